@@ -1,0 +1,161 @@
+"""Principal components of a piece, as an orthonormal basis of its examples.
+
+The regression Y = X beta + gamma sees the features only through the space that their columns
+span, so a piece needs Q [dim, n] with Q Q' = I and the span of the first `dim` principal
+component scores of X. Directions in which the features do not vary come out as zero rows, so
+rank-deficient pieces, constant features and dim > n are nothing special.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+BLOCK = 8192  # rows worked on at a time, so that they stay in the cache
+OVERSAMPLE = 10  # as in randomised PCA
+
+
+def principal_basis(
+    features: Array,  # [N, d]
+    index: Array | None,  # [n], rows of the piece; None: all of them in their order
+    used: Array,  # [n], false where a row of the table is not used
+    dim: int,
+    *,
+    exact: bool = True,
+    axis: str | None = None,
+) -> Array:  # [dim, n]
+    """Basis of the leading principal component scores of one piece.
+
+    `exact=False` finds them by subspace iteration where that is cheaper (small pieces of wide
+    features). With `axis`, the rows of one large piece are spread over that mesh axis.
+    """
+    n = len(used)
+    used = used.astype(features.dtype)
+
+    def take(start, size):
+        """Rows of the piece and whether each is used: ([size, d], [size])."""
+        if index is None:
+            rows = lax.dynamic_slice_in_dim(features, start, size)
+        else:
+            rows = features[lax.dynamic_slice_in_dim(index, start, size)]
+        return rows, lax.dynamic_slice_in_dim(used, start, size)
+
+    if n <= features.shape[1] and axis is None:
+        return _from_gram(*take(0, n), dim, exact)
+    return _from_covariance(take, n, features.shape[1], dim, axis)
+
+
+def _noise_floor(values):
+    """Eigenvalues below this are rounding errors."""
+    return values.max() * len(values) * jnp.finfo(values.dtype).eps
+
+
+def _from_gram(rows, used, dim, exact):
+    """More features than rows: eigenvectors of X X' [n, n] are the basis itself."""
+    n = len(rows)
+    mean = used @ rows / jnp.maximum(used.sum(), 1)
+    rows = (rows - mean) * used[:, None]
+    dim = min(dim, n)
+    gram = rows @ rows.T
+    if exact or 2 * (dim + OVERSAMPLE) > n:
+        values, vectors = jnp.linalg.eigh(gram)
+        vectors = vectors.T
+    else:
+        values, vectors = _leading_eigenvectors(gram, dim + OVERSAMPLE)
+    kept = values[-dim:] > _noise_floor(values)
+    return vectors[-dim:] * kept[:, None]
+
+
+def _leading_eigenvectors(matrix, size):
+    """Subspace iteration sharpened by Chebyshev polynomials; ascending, as `eigh`.
+
+    A polynomial that is small on [0, bound] and grows fast above it suppresses the unwanted end
+    of the spectrum at the price of one product a degree. The bound is the smallest of the
+    values found so far. Cost: a few products with [size, n] instead of an n x n `eigh`.
+    """
+    vectors = jax.random.normal(jax.random.key(0), (size, len(matrix)), matrix.dtype)
+    vectors = _orthonormal(vectors @ matrix @ matrix)
+    for _ in range(2):
+        bound = vectors[-1] @ matrix @ vectors[-1]
+        bound = jnp.where(bound > 0, bound, 1)
+        vectors = _orthonormal(_chebyshev(matrix, vectors, bound, degree=4))
+    values, rotation = jnp.linalg.eigh(vectors @ matrix @ vectors.T)
+    return values, rotation.T @ vectors
+
+
+def _orthonormal(vectors):
+    return jnp.linalg.qr(vectors.T)[0].T
+
+
+def _chebyshev(matrix, vectors, bound, degree):
+    """T_degree(2 matrix / bound - I) applied to the rows of `vectors`."""
+
+    def scaled(vectors):
+        return vectors @ matrix * (2 / bound) - vectors
+
+    last, current = vectors, scaled(vectors)
+    for _ in range(degree - 1):
+        last, current = current, 2 * scaled(current) - last
+    return current
+
+
+def _from_covariance(take, n, d, dim, axis):
+    """More rows than features: rotate the features by the eigenvectors of X'X [d, d].
+
+    The rows are read block by block and never copied as a whole.
+    """
+    total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
+    dim = min(dim, d)
+
+    # Moments around a point near the data, so that a large mean does not eat the digits.
+    rows, used = take(0, min(n, BLOCK))
+    origin = total(used @ rows) / jnp.maximum(total(used.sum()), 1)
+    dtype = origin.dtype
+
+    def moments(sums, block):
+        count, first, second = sums
+        rows, used = take(*block)
+        rows = (rows - origin) * used[:, None]
+        return count + used.sum(), first + used @ rows, second + rows.T @ rows
+
+    nothing = jnp.zeros((), dtype), jnp.zeros(d, dtype), jnp.zeros((d, d), dtype)
+    count, first, second = total(_fold_blocks(moments, nothing, n))
+    mean = first / jnp.maximum(count, 1)
+    values, vectors = jnp.linalg.eigh(second - count * jnp.outer(mean, mean))
+    kept = values[-dim:] > _noise_floor(values)
+    scale = jnp.where(kept, lax.rsqrt(jnp.where(kept, values[-dim:], 1)), 0)
+    rotation = (vectors[:, -dim:] * scale).T  # [dim, d]
+
+    def scores(block):
+        rows, used = take(*block)
+        return rotation @ ((rows - origin - mean) * used[:, None]).T
+
+    basis = _map_blocks(scores, n)
+    # Scores along weak directions are orthonormal only roughly in single precision: finish with
+    # the Cholesky factor of what is left of Q Q' = I.
+    product = total(basis @ basis.T) + jnp.diag(1 - kept.astype(dtype))
+    correction = lax.linalg.triangular_solve(
+        jnp.linalg.cholesky(product), jnp.eye(dim, dtype=dtype), left_side=True, lower=True
+    )
+    return correction @ basis
+
+
+def _fold_blocks(add, start, n):
+    """add(... add(start, block) ..., block) over (first row, number of rows)."""
+    whole = n // BLOCK
+    if whole:
+        start, _ = lax.scan(
+            lambda sums, i: (add(sums, (i * BLOCK, BLOCK)), None), start, jnp.arange(whole)
+        )
+    return add(start, (whole * BLOCK, n % BLOCK)) if n % BLOCK else start
+
+
+def _map_blocks(f, n):
+    """Results [k, rows] of all blocks, side by side: [k, n]."""
+    whole = n // BLOCK
+    parts = []
+    if whole:
+        blocks = lax.map(lambda i: f((i * BLOCK, BLOCK)), jnp.arange(whole))
+        parts.append(jnp.swapaxes(blocks, 0, 1).reshape(blocks.shape[1], -1))
+    if n % BLOCK:
+        parts.append(f((whole * BLOCK, n % BLOCK)))
+    return jnp.concatenate(parts, axis=1)

@@ -1,0 +1,45 @@
+"""Which classes share a piece: greedy groups of classes that look unlike each other.
+
+With many classes the regression is solved for a few classes at a time. Classes that are easily
+confused should not meet, so a group is opened by the lowest class not yet placed and grows by
+the class least similar to its members, where
+
+    s(i, j) = p_i' p_j,    p_k = mean of the features of the clean examples of class k.
+"""
+
+import jax.numpy as jnp
+from jax import Array, lax
+
+
+def class_prototypes(features: Array, labels: Array, clean: Array, num_classes: int) -> Array:
+    """Mean feature of each class over its clean examples, [num_classes, d].
+
+    A class without a clean example is described by all of its examples instead.
+    """
+    member = labels == jnp.arange(num_classes)[:, None]  # [num_classes, N]
+    trusted = member & clean
+    member = jnp.where(trusted.any(axis=1, keepdims=True), trusted, member)
+    weights = member.astype(features.dtype)
+    return weights @ features / jnp.maximum(weights.sum(axis=1, keepdims=True), 1)
+
+
+def group_classes(prototypes: Array, classes_per_group: int) -> Array:
+    """Place every class in one group, [groups, classes_per_group].
+
+    The last group may be smaller than the others; its free slots hold -1.
+    """
+    num_classes = len(prototypes)
+    similarity = prototypes @ prototypes.T
+
+    def place(carry, position):
+        placed, to_members = carry
+        opens = position % classes_per_group == 0
+        to_members = jnp.where(opens, jnp.arange(num_classes), to_members)
+        chosen = jnp.argmin(jnp.where(placed, jnp.inf, to_members))
+        to_members = jnp.where(opens, 0, to_members) + similarity[chosen]
+        return (placed.at[chosen].set(True), to_members), chosen
+
+    nobody = jnp.zeros(num_classes, bool), jnp.zeros(num_classes, similarity.dtype)
+    _, order = lax.scan(place, nobody, jnp.arange(num_classes))
+    order = jnp.pad(order, (0, -num_classes % classes_per_group), constant_values=-1)
+    return order.reshape(-1, classes_per_group)

@@ -6,8 +6,8 @@ component scores of X. Directions in which the features do not vary come out as 
 rank-deficient pieces, constant features and dim > n are nothing special.
 """
 
-import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 BLOCK = 8192  # rows worked on at a time, so that they stay in the cache
@@ -36,7 +36,8 @@ def principal_basis(
         if index is None:
             rows = lax.dynamic_slice_in_dim(features, start, size)
         else:
-            rows = features[lax.dynamic_slice_in_dim(index, start, size)]
+            rows = lax.dynamic_slice_in_dim(index, start, size)
+            rows = features.at[jnp.maximum(rows, 0)].get(mode="promise_in_bounds")
         return rows, lax.dynamic_slice_in_dim(used, start, size)
 
     if n <= features.shape[1] and axis is None:
@@ -72,8 +73,8 @@ def _leading_eigenvectors(matrix, size):
     of the spectrum at the price of one product a degree. The bound is the smallest of the
     values found so far. Cost: a few products with [size, n] instead of an n x n `eigh`.
     """
-    vectors = jax.random.normal(jax.random.key(0), (size, len(matrix)), matrix.dtype)
-    vectors = _orthonormal(vectors @ matrix @ matrix)
+    start = np.random.default_rng(0).standard_normal((size, len(matrix)))  # a constant
+    vectors = _orthonormal(jnp.asarray(start, matrix.dtype) @ matrix @ matrix)
     for _ in range(2):
         bound = vectors[-1] @ matrix @ vectors[-1]
         bound = jnp.where(bound > 0, bound, 1)

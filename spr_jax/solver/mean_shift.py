@@ -43,29 +43,35 @@ class Path(NamedTuple):
     betas: Array | None = None  # [num_penalties, c, p], the whole path if asked for
 
 
-def group_norm(rows: Array) -> Array:
-    """Euclidean norm of each example's c entries, [c, n] -> [n].
+class Cut(NamedTuple):
+    """A residual R [c, n] cut to the penalty: U = R - gamma."""
 
-    Added up row by row: XLA's CPU backend reduces a leading axis element by element.
-    """
-    return jnp.sqrt(functools.reduce(operator.add, (row * row for row in rows)))
-
-
-def element_norm(rows: Array) -> Array:
-    """Largest absolute entry of each example: its first entry to leave zero under L1."""
-    return functools.reduce(jnp.maximum, (jnp.abs(row) for row in rows))
+    within: Array  # [c, n], U
+    norms: Array  # [n], of R: an example is zero while its norm is at most the penalty
+    inner: Array  # [n], <U, R> of each example
+    square: Array  # [n], ||U||^2 of each example
 
 
-def cut_groups(rows: Array, norms: Array, length: Array) -> Array:
-    """Shorten each example's residual to at most `length`; what is cut off is gamma."""
-    return rows * jnp.minimum(1, length / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny))
+def cut_groups(residual: Array, penalty: Array) -> Cut:
+    """Row-group penalty (L2,1): each example is shortened to the penalty as a whole."""
+    norms = jnp.sqrt(_sum_rows(residual * residual))
+    scale = jnp.minimum(1, penalty / jnp.maximum(norms, jnp.finfo(norms.dtype).tiny))
+    return Cut(residual * scale, norms, scale * norms**2, (scale * norms) ** 2)
 
 
-def cut_elements(rows: Array, norms: Array, length: Array) -> Array:
-    return jnp.clip(rows, -length, length)
+def cut_elements(residual: Array, penalty: Array) -> Cut:
+    """Element-wise penalty (L1): each entry on its own; the largest leaves zero first."""
+    within = jnp.clip(residual, -penalty, penalty)
+    norms = functools.reduce(jnp.maximum, jnp.abs(residual))
+    return Cut(within, norms, _sum_rows(within * residual), _sum_rows(within * within))
 
 
-PENALTIES = {"l21": (group_norm, cut_groups), "l1": (element_norm, cut_elements)}
+def _sum_rows(rows):
+    """[c, n] -> [n]. XLA's CPU backend would sum a leading axis element by element."""
+    return functools.reduce(operator.add, rows)
+
+
+CUTS = {"l21": cut_groups, "l1": cut_elements}
 
 
 def mean_shift_path(
@@ -86,7 +92,7 @@ def mean_shift_path(
     `max_rounds` bounds the rounds of one penalty; `report` is called with the share of examples
     that have entered; with `axis` the examples are spread over that mesh axis.
     """
-    norm, cut = PENALTIES[kind]
+    cut = CUTS[kind]
     total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
     largest = jnp.max if axis is None else (lambda x: lax.pmax(jnp.max(x), axis))
     n = basis.shape[1]
@@ -99,14 +105,8 @@ def mean_shift_path(
         """One pass over the examples: U Q', <U, R>, ||U||^2, and the residual norms [n]."""
 
         def examine_block(basis, targets):
-            residual = targets - beta @ basis
-            norms = norm(residual)
-            within = cut(residual, norms, penalty)
-            return (
-                within @ basis.T,
-                jnp.sum(functools.reduce(operator.add, within * residual)),
-                jnp.sum(functools.reduce(operator.add, within * within)),
-            ), norms
+            part = cut(targets - beta @ basis, penalty)
+            return (part.within @ basis.T, part.inner.sum(), part.square.sum()), part.norms
 
         if len(blocks[0]) == 1:
             sums, norms = examine_block(blocks[0][0], blocks[1][0])
@@ -137,93 +137,102 @@ def mean_shift_path(
         slack = (inner - ahead) - (1 + shrink) / 2 * (square - step_square)
         return (ahead - step_square / 2 + (1 - shrink) * slack) / energy
 
-    def solve(beta, guess, penalty):
-        """Rounds from `guess` until the gap is small; beta is where the path was before."""
+    def unfinished(walk):
+        """Until every example has entered; without a residual there is nothing to walk for."""
+        return (walk.step < num_penalties) & (walk.entered < num_used) & ~is_fitted
 
-        def unfinished(carry):
-            return (carry[-1] > tolerance) & (carry[-2] < max_rounds)
+    def one_round(walk):
+        """One pass at the current penalty, and on to the next if its gap is small."""
+        step, inner, square, norms = examine(walk.point, walk.penalty)
+        gap = relative_gap(walk.point, step, inner, square, walk.penalty)
+        solved = (gap <= tolerance) | (walk.tries + 1 >= max_rounds)
+        beta = walk.point + step
 
-        def one_round(carry):
-            last, point, momentum, _, rounds, _ = carry
-            step, inner, square, norms = examine(point, penalty)
-            gap = relative_gap(point, step, inner, square, penalty)
-            beta = point + step
-            uphill = jnp.sum(step * (beta - last)) < 0
-            momentum = jnp.where(uphill, 1.0, momentum)
-            grown = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
-            point = beta + (momentum - 1) / grown * (beta - last)
-            return beta, point, grown, norms, rounds + 1, gap
+        # If not: both blocks in turn, with momentum.
+        uphill = jnp.sum(step * (beta - walk.beta)) < 0
+        momentum = jnp.where(uphill, 1, walk.momentum)
+        grown = (1 + jnp.sqrt(1 + 4 * momentum**2)) / 2
+        closer = beta + (momentum - 1) / grown * (beta - walk.beta)
 
-        one, zero = jnp.ones((), beta.dtype), jnp.zeros((), jnp.int32)
-        start = guess, guess, one, norms, zero, jnp.asarray(jnp.inf, beta.dtype)
-        beta, _, _, sizes, rounds, gap = lax.while_loop(unfinished, one_round, start)
-        return beta, sizes, rounds, gap
+        # If so: start the next penalty where the path points to.
+        change = beta - walk.solution
+        guess = beta + ratio * change
 
-    def more_to_enter(carry):
-        return (carry.step < num_penalties) & (carry.entered < num_used) & ~is_fitted
-
-    def next_penalty(c):
-        penalty = c.penalty * ratio
-        beta, norms, rounds, gap = solve(c.beta, c.beta + ratio * c.change, penalty)
-        # Zero is left where norm - lambda crosses zero: between two grid points, a line.
-        before, after = c.norms - c.penalty, norms - penalty
-        enters = jnp.isinf(c.entry) & (after > 0)
+        # Zero is left where norm - penalty crosses zero: between two penalties, a line.
+        before, after = walk.norms - walk.last_penalty, norms - walk.penalty
+        enters = solved & jnp.isinf(walk.entry) & (after > 0)
         rise = jnp.where(enters, after - before, 1)
-        crossing = penalty + (c.penalty - penalty) * after / rise
-        entry = jnp.where(enters, crossing, c.entry)
-        grid_entry = jnp.where(enters, penalty, c.grid_entry)
-        entered = total(jnp.sum(jnp.isfinite(entry) & used))
+        crossing = walk.penalty + (walk.last_penalty - walk.penalty) * after / rise
+        entry = jnp.where(enters, crossing, walk.entry)
+        entered = walk.entered + total(jnp.sum(enters & used, dtype=jnp.int32))
         if report is not None:
-            jax.debug.callback(report, entered / jnp.maximum(num_used, 1))
+            jax.debug.callback(report, entered / num_used)
+
+        def pick(if_solved, if_not):
+            return jnp.where(solved, if_solved, if_not)
+
         return _Walk(
-            step=c.step + 1,
-            penalty=penalty,
-            beta=beta,
-            change=beta - c.beta,
-            norms=norms,
+            step=walk.step + solved,
+            tries=pick(0, walk.tries + 1),
+            rounds=walk.rounds + 1,
+            penalty=pick(walk.penalty * ratio, walk.penalty),
+            point=pick(guess, closer),
+            beta=pick(guess, beta),
+            momentum=pick(1, grown),
+            last_penalty=pick(walk.penalty, walk.last_penalty),
+            solution=pick(beta, walk.solution),
+            norms=pick(norms, walk.norms),
             entry=entry,
-            grid_entry=grid_entry,
+            grid_entry=jnp.where(enters, walk.penalty, walk.grid_entry),
             entered=entered,
-            half=jnp.where(2 * c.entered < num_used, beta, c.half),
-            gap=jnp.maximum(c.gap, gap),
-            rounds=c.rounds + rounds,
-            betas=c.betas.at[c.step].set(beta) if keep_betas else None,
+            half=pick(jnp.where(2 * walk.entered < num_used, beta, walk.half), walk.half),
+            gap=pick(jnp.maximum(gap, walk.gap), walk.gap),
+            betas=walk.betas.at[walk.step].set(beta) if keep_betas else None,
         )
 
+    zero, nothing = jnp.zeros((), jnp.int32), jnp.zeros((), basis.dtype)
     walk = _Walk(
-        step=jnp.ones((), jnp.int32),
-        penalty=start,
+        step=zero + 1,
+        tries=zero,
+        rounds=zero,
+        penalty=start * ratio,
+        point=ols,
         beta=ols,
-        change=jnp.zeros_like(ols),
+        momentum=nothing + 1,
+        last_penalty=start,
+        solution=ols,
         norms=norms,
         entry=jnp.full(n, jnp.inf, basis.dtype),
         grid_entry=jnp.zeros(n, basis.dtype),
-        entered=total(jnp.zeros((), used.sum().dtype)),
+        entered=zero,
         half=ols,
-        gap=jnp.zeros((), basis.dtype),
-        rounds=jnp.zeros((), jnp.int32),
+        gap=nothing,
         betas=jnp.tile(ols, (num_penalties, 1, 1)) if keep_betas else None,
     )
-    walk = lax.while_loop(more_to_enter, next_penalty, walk)
+    walk = lax.while_loop(unfinished, one_round, walk)
     # What is still zero at the end is ranked by the residual, which lies below the last penalty.
-    entry = jnp.where(jnp.isinf(walk.entry), jnp.minimum(walk.norms, walk.penalty), walk.entry)
+    entry = jnp.where(jnp.isinf(walk.entry), jnp.minimum(walk.norms, walk.last_penalty), walk.entry)
     return Path(entry, walk.grid_entry, walk.half, walk.gap, walk.rounds, walk.betas)
 
 
 class _Walk(NamedTuple):
-    """Where the path stands after a penalty."""
+    """Where the path stands after a round."""
 
-    step: Array
+    step: Array  # which penalty is being solved
+    tries: Array  # rounds spent on it
+    rounds: Array  # in all
     penalty: Array
-    beta: Array  # [c, p]
-    change: Array  # [c, p], over the last penalty
-    norms: Array  # [n], of the residuals
+    point: Array  # [c, p], where the next round looks
+    beta: Array  # [c, p], after the last round, for the momentum
+    momentum: Array
+    last_penalty: Array  # the last one that was solved,
+    solution: Array  # [c, p], its beta
+    norms: Array  # [n], and its residuals
     entry: Array  # [n], infinite until known
     grid_entry: Array  # [n]
     entered: Array  # number of examples
     half: Array  # [c, p], beta when half had entered
     gap: Array
-    rounds: Array
     betas: Array | None
 
 

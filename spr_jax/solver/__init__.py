@@ -16,7 +16,7 @@ from spr_jax.solver.mean_shift import mean_shift_path
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces, plan_pieces
 from spr_jax.solver.select import clean_by_class, clean_by_piece
 
-__all__ = ["CleanSet", "Options", "Plan", "clean_set", "device_mesh", "plan_pieces"]
+__all__ = ["CleanSet", "Options", "Plan", "Rows", "clean_set", "plan_pieces", "solve_pieces"]
 
 
 class Options(NamedTuple):
@@ -33,20 +33,25 @@ class Options(NamedTuple):
     report: Callable | None = None  # called with the share of examples that have entered
 
 
+DEFAULTS = Options()
+
+
+class Rows(NamedTuple):
+    """What the paths say of the rows of all pieces."""
+
+    entry: Array  # [pieces, rows]
+    grid_entry: Array  # [pieces, rows]
+    best_slot: Array  # [pieces, rows], the class of the group that the robust fit gives
+    gap: Array  # [pieces]
+    rounds: Array  # [pieces]
+
+
 class CleanSet(NamedTuple):
     clean: Array  # [N] bool, in the order of the data set
     entry: Array  # [N], penalty at which the example left zero: larger, more suspect
     suggested: Array  # [N], the class of its group that the robust fit gives
     gap: Array  # [], largest relative duality gap of any penalty of any piece
     rounds: Array  # [], largest number of passes that a piece took
-
-
-def device_mesh(devices=None) -> Mesh:
-    """All local devices in a row: pieces, or the rows of a whole data set, spread over them."""
-    devices = devices or jax.local_devices()
-    return jax.make_mesh(
-        (len(devices),), ("shards",), (jax.sharding.AxisType.Auto,), devices=devices
-    )
 
 
 @partial(jax.jit, static_argnames=("plan", "options", "mesh"))
@@ -58,7 +63,7 @@ def clean_set(
     keep: Array | float = 0.5,  # share of each class, or one share a class [num_classes]
     *,
     plan: Plan,  # from plan_pieces(labels, ...)
-    options: Options = Options(),
+    options: Options = DEFAULTS,
     mesh: Mesh | None = None,
 ) -> CleanSet:
     """One pass of SPR: which examples have a label that their features explain."""
@@ -70,17 +75,22 @@ def clean_set(
             prototypes = class_prototypes(features, labels, clean, plan.num_classes)
             groups = group_classes(prototypes, plan.classes_per_group)
         pieces = cut_pieces(labels, groups, key, plan)
-        entry, grid_entry, best_slot, gap, rounds = _solve(features, pieces, plan, options, mesh)
+        rows = solve_pieces(features, pieces, plan, options, mesh)
 
-    keep = jnp.broadcast_to(jnp.asarray(keep, entry.dtype), (plan.num_classes,))
-    ranked = grid_entry if options.ties == "released" else entry
+    keep = jnp.broadcast_to(jnp.asarray(keep, rows.entry.dtype), (plan.num_classes,))
+    ranked = rows.grid_entry if options.ties == "released" else rows.entry
     if options.select == "piece":
         is_clean = clean_by_piece(ranked, pieces, groups[pieces.group], keep)
     else:
         is_clean = clean_by_class(_lowest(ranked, pieces), labels, keep)
-    classes = jnp.broadcast_to(groups[pieces.group][:, None], (*entry.shape, groups.shape[1]))
-    suggested = jnp.take_along_axis(classes, best_slot[..., None], axis=2).ravel()[pieces.first]
-    return CleanSet(is_clean, _lowest(entry, pieces), suggested, gap.max(), rounds.max())
+    best_class = groups[pieces.group[:, None], rows.best_slot]
+    return CleanSet(
+        is_clean,
+        _lowest(rows.entry, pieces),
+        best_class.ravel()[pieces.first],
+        rows.gap.max(),
+        rows.rounds.max(),
+    )
 
 
 def _lowest(values, pieces):
@@ -90,32 +100,31 @@ def _lowest(values, pieces):
     return jnp.full(nowhere, jnp.inf, values.dtype).at[index].min(values, mode="drop")
 
 
-def _solve(features, pieces: Pieces, plan: Plan, options: Options, mesh: Mesh | None):
-    """Every row's entry, grid entry and best slot [pieces, rows]; every piece's gap, rounds."""
-    is_whole, n = plan.per_class is None, len(features)
-    used, slot = pieces.index >= 0, pieces.slot
+def solve_pieces(
+    features: Array, pieces: Pieces, plan: Plan, options: Options, mesh: Mesh | None = None
+) -> Rows:
+    """Solve all pieces; with a mesh, spread them, or else the rows of whole data, over it."""
+    index, used, slot = pieces.index, pieces.index >= 0, pieces.slot
     solve = partial(_solve_pieces, plan=plan, options=options)
     if mesh is None:
-        return solve(features, pieces.index, used, slot)
-
-    table = P(None, "shards") if is_whole else P("shards")
-    if plan.is_whole:  # the rows of the features themselves are spread
-        short = -n % mesh.size
+        return solve(features, index, used, slot)
+    by_rows = plan.per_class is None
+    if plan.is_whole:  # the features themselves are spread
+        short = -len(features) % mesh.size
         features = jnp.pad(features, ((0, short), (0, 0))) if short else features
-        index, used, slot = (jnp.pad(a, ((0, 0), (0, short))) for a in (pieces.index, used, slot))
-    else:
-        index = pieces.index
-    results = jax.shard_map(
-        partial(solve, axis="shards" if is_whole else None),
+        index, used, slot = (jnp.pad(table, ((0, 0), (0, short))) for table in (index, used, slot))
+    table, piece = (P(None, "shards"), P()) if by_rows else (P("shards"), P("shards"))
+    rows = jax.shard_map(
+        partial(solve, axis="shards" if by_rows else None),
         mesh=mesh,
         in_specs=(P("shards") if plan.is_whole else P(), table, table, table),
-        out_specs=(table, table, table, *(P() if is_whole else P("shards"),) * 2),
+        out_specs=Rows(table, table, table, piece, piece),
         check_vma=False,
     )(features, index, used, slot)
-    return *(rows[:, : plan.rows] for rows in results[:3]), *results[3:]
+    return Rows(*(values[:, : plan.rows] for values in rows[:3]), *rows[3:])
 
 
-def _solve_pieces(features, index, used, slot, *, plan, options, axis=None):
+def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> Rows:
     dim = min(options.pca_dim, features.shape[1])
 
     def basis_of(index, used):
@@ -137,8 +146,10 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None):
             axis=axis,
         )
         best_slot = jnp.argmax(path.beta @ basis, axis=0)
-        return path.entry, path.grid_entry, best_slot, path.gap, path.rounds
+        return Rows(path.entry, path.grid_entry, best_slot, path.gap, path.rounds)
 
+    if plan.per_class is None:  # a few large pieces, one after the other
+        return lax.map(lambda a: solve(basis_of(*a[:2]), *a[1:]), (index, used, slot))
     return jax.vmap(solve)(_each(basis_of, index, used), used, slot)
 
 

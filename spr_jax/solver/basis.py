@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-BLOCK = 8192  # rows worked on at a time, so that they stay in the cache
+BLOCK = 1024  # rows of features worked on at a time, so that they stay in the cache
 OVERSAMPLE = 10  # as in randomised PCA
 
 

@@ -8,6 +8,7 @@ the class least similar to its members, where
 """
 
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
 
 
@@ -24,22 +25,25 @@ def class_prototypes(features: Array, labels: Array, clean: Array, num_classes: 
 
 
 def group_classes(prototypes: Array, classes_per_group: int) -> Array:
-    """Place every class in one group, [groups, classes_per_group].
+    """Place every class in one group, [groups, at most classes_per_group].
 
-    The last group may be smaller than the others; its free slots hold -1.
+    There are as few groups as possible and their sizes differ by one at most (a class left
+    alone would have nothing to be told from); the free slot of the smaller ones holds -1.
     """
     num_classes = len(prototypes)
+    num_groups = -(-num_classes // classes_per_group)
+    sizes = [len(part) for part in np.array_split(np.arange(num_classes), num_groups)]
+    group = np.repeat(np.arange(num_groups), sizes)
+    slot = np.concatenate([np.arange(size) for size in sizes])
     similarity = prototypes @ prototypes.T
 
-    def place(carry, position):
+    def place(carry, opens):
         placed, to_members = carry
-        opens = position % classes_per_group == 0
         to_members = jnp.where(opens, jnp.arange(num_classes), to_members)
         chosen = jnp.argmin(jnp.where(placed, jnp.inf, to_members))
         to_members = jnp.where(opens, 0, to_members) + similarity[chosen]
         return (placed.at[chosen].set(True), to_members), chosen
 
     nobody = jnp.zeros(num_classes, bool), jnp.zeros(num_classes, similarity.dtype)
-    _, order = lax.scan(place, nobody, jnp.arange(num_classes))
-    order = jnp.pad(order, (0, -num_classes % classes_per_group), constant_values=-1)
-    return order.reshape(-1, classes_per_group)
+    _, order = lax.scan(place, nobody, slot == 0)
+    return jnp.full((num_groups, slot.max() + 1), -1).at[group, slot].set(order)

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from spr_jax.solver.basis import BLOCK
+BLOCK = 8192  # examples of a pass worked on at a time, so that they stay in the cache
 
 
 class Path(NamedTuple):

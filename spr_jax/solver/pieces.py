@@ -60,8 +60,8 @@ def plan_pieces(
     sizes = np.bincount(np.asarray(labels), minlength=num_classes or 0)
     largest = np.sort(sizes)[::-1]
     num_classes = len(sizes)
-    classes_per_group = min(classes_per_group or num_classes, num_classes)
-    num_groups = -(-num_classes // classes_per_group)
+    num_groups = -(-num_classes // (classes_per_group or num_classes))
+    classes_per_group = -(-num_classes // num_groups)
     if per_class is None:
         rows = int(largest[:classes_per_group].sum())
         rows += -rows % multiple_of if num_groups > 1 else 0
@@ -77,16 +77,16 @@ def plan_pieces(
 def cut_pieces(labels: Array, groups: Array, key: Array, plan: Plan) -> Pieces:
     """Fill the tables for this grouping, visiting the examples in an order drawn from `key`."""
     n = len(labels)
-    place = jnp.zeros(plan.num_classes + 1, jnp.int32)  # of a class in the flattened groups
+    place = jnp.zeros(plan.num_classes + 1, int)  # of a class in the flattened groups
     place = place.at[groups.ravel()].set(jnp.arange(groups.size))  # free slots (-1) go last
     if plan.is_whole:
         everyone = jnp.arange(n)
-        return Pieces(everyone[None], place[labels][None], jnp.zeros(1, jnp.int32), everyone)
+        return Pieces(everyone[None], place[labels][None], jnp.zeros(1, int), everyone)
 
     order = _shuffled_by_class(labels, key, plan.num_classes)
     size = jnp.bincount(labels, length=plan.num_classes)
     start = jnp.cumsum(size) - size
-    nth = jnp.zeros(n, jnp.int32).at[order].set(jnp.arange(n) - start[labels[order]])
+    nth = jnp.zeros(n, int).at[order].set(jnp.arange(n) - start[labels[order]])
     member_size = jnp.where(groups >= 0, size[groups], 0)  # [groups, classes_per_group]
     if plan.per_class is None:
         cut = _whole_groups

@@ -1,0 +1,1 @@
+"""Tables, figures and benchmarks, each with one command; results are in `reports/`."""

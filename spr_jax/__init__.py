@@ -1,0 +1,22 @@
+"""Learning with noisy labels and finding label errors, in JAX.
+
+    from spr_jax import find_label_errors
+
+    found = find_label_errors(features, labels)
+    suspects = np.argsort(-found.entry)[:100]
+
+The names below are imported when they are first used.
+"""
+
+import importlib
+
+__version__ = "0.1.0"
+__all__ = ["Detection", "find_label_errors"]
+
+_HOME = {"Detection": "spr_jax.detect", "find_label_errors": "spr_jax.detect"}
+
+
+def __getattr__(name: str):
+    if name not in _HOME:
+        raise AttributeError(f"module 'spr_jax' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOME[name]), name)

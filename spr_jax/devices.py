@@ -1,0 +1,23 @@
+"""The devices a solve is spread over."""
+
+import os
+
+import jax
+from jax.sharding import Mesh
+
+
+def device_mesh(devices=None) -> Mesh:
+    """All local devices in a row: pieces, or the rows of a whole data set, spread over them."""
+    devices = devices or jax.local_devices()
+    return jax.make_mesh(
+        (len(devices),), ("shards",), (jax.sharding.AxisType.Auto,), devices=devices
+    )
+
+
+def one_device_per_core(limit: int = 8) -> None:
+    """Let a machine without accelerators work on all cores; call before JAX is first used.
+
+    XLA runs the small steps of a path on one core per device. Accelerators are not affected.
+    """
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    jax.config.update("jax_num_cpu_devices", min(cores or 1, limit))

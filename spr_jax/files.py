@@ -1,0 +1,151 @@
+"""A user's arrays and tables, from and to disk.
+
+Files are data, never code (no pickles), and are replaced whole: a reader never meets a file
+that is half written.
+"""
+
+import contextlib
+import csv
+import os
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+
+
+def read_features(path: str | Path) -> np.ndarray:
+    """An [N, d] array of numbers from .npy, .npz (one array, or `features`) or .csv."""
+    path = Path(path)
+    if path.suffix.lower() != ".csv":
+        return _read_numpy(path, "features")
+    header, rows = _read_csv(path)
+    try:
+        return np.array(rows, dtype=np.float32)
+    except ValueError:
+        raise ValueError(
+            f"{path} holds text among its numbers; every column of a feature file must be "
+            "numeric, below at most one line of column names."
+        ) from None
+
+
+def read_labels(path: str | Path) -> np.ndarray:
+    """An [N] array of integers or class names from .npy, .npz (one array, or `labels`) or .csv.
+
+    A CSV file has one column, or a column named `label`.
+    """
+    path = Path(path)
+    if path.suffix.lower() != ".csv":
+        return _read_numpy(path, "labels")
+    header, rows = _read_csv(path, text=True)
+    if header and "label" in header:
+        column = header.index("label")
+    elif len(rows[0]) == 1:
+        column = 0
+    else:
+        raise ValueError(
+            f"{path} has {len(rows[0])} columns and none is named 'label'; give one column of "
+            "labels, or name it in the first line."
+        )
+    values = np.array([row[column] for row in rows])
+    with contextlib.suppress(ValueError):
+        return values.astype(np.int64)
+    with contextlib.suppress(ValueError):
+        return values.astype(np.float64)  # whole or not is for the detector to say
+    return values
+
+
+def _read_numpy(path, name):
+    """One array, without unpickling anything."""
+    if path.suffix.lower() not in (".npy", ".npz"):
+        raise ValueError(f"Cannot read {path}: expected a file that ends in .npy, .npz or .csv.")
+    try:
+        with open(path, "rb") as file:
+            loaded = np.load(file, allow_pickle=False)
+            if isinstance(loaded, np.ndarray):
+                return loaded
+            names = loaded.files
+            if len(names) != 1 and name not in names:
+                raise ValueError(
+                    f"{path} holds the arrays {sorted(names)}; expected one array, or one named "
+                    f"{name!r}."
+                )
+            return loaded[name if name in names else names[0]]
+    except OSError as error:
+        raise ValueError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (EOFError, zipfile.BadZipFile):
+        raise ValueError(f"Cannot read {path}: it is cut off or not a NumPy file.") from None
+    except ValueError as error:
+        if str(path) in str(error):
+            raise
+        raise ValueError(
+            f"Cannot read {path}: it is not an array of numbers or text that NumPy stored "
+            "without pickling."
+        ) from None
+
+
+def _read_csv(path, text=False):
+    """(column names or None, rows of equal length). The first line may hold names."""
+    try:
+        with open(path, newline="", encoding="utf-8-sig") as file:
+            rows = [row for row in csv.reader(file) if row]
+    except OSError as error:
+        raise ValueError(f"Cannot read {path}: {error.strerror or error}.") from None
+    except (UnicodeDecodeError, csv.Error) as error:
+        raise ValueError(f"Cannot read {path}: it is not a CSV file in UTF-8 ({error}).") from None
+    header = None
+    if rows and ("label" in rows[0] if text else not all(map(_is_number, rows[0]))):
+        header, *rows = rows
+    if not rows:
+        raise ValueError(f"{path} holds no rows; expected one row for each example.")
+    for number, row in enumerate(rows, start=2 if header else 1):
+        if len(row) != len(rows[0]):
+            raise ValueError(
+                f"Line {number} of {path} has {len(row)} columns and the first has "
+                f"{len(rows[0])}; all rows must be equally long."
+            )
+    return header, rows
+
+
+def _is_number(text):
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def replace_file(path: Path) -> Iterator:
+    """Write to a temporary file beside `path` and rename it at the end, or leave no trace."""
+    handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    try:
+        with open(handle, "w", newline="", encoding="utf-8") as file:
+            yield file
+        os.chmod(name, 0o666 & ~_umask())
+        os.replace(name, path)
+    except BaseException:
+        os.unlink(name)
+        raise
+
+
+def _umask():
+    """Temporary files are private; a result is as readable as any new file."""
+    mask = os.umask(0)
+    os.umask(mask)
+    return mask
+
+
+def writable_folder(path: str | Path) -> Path:
+    """The folder, made if need be; fails before any work is done for it."""
+    path = Path(path)
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except OSError as error:
+        raise ValueError(
+            f"Cannot write to the folder {path}: {error.strerror or error}; give another --out."
+        ) from None
+    return path

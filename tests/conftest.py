@@ -1,0 +1,38 @@
+"""Two CPU devices and double precision, set before JAX is first used; data shared by tests."""
+
+import jax
+import numpy as np
+import pytest
+
+jax.config.update("jax_num_cpu_devices", 2)
+jax.config.update("jax_enable_x64", True)
+
+
+def make_data(n=400, d=20, num_classes=4, rate=0.3, separation=1.5, seed=0, dtype=np.float64):
+    """Features around class centres, given labels with symmetric noise, true labels."""
+    generator = np.random.default_rng(seed)
+    centres = separation * generator.standard_normal((num_classes, d))
+    true = generator.integers(0, num_classes, n)
+    true[:num_classes] = np.arange(num_classes)
+    features = np.maximum(centres[true] + generator.standard_normal((n, d)), 0).astype(dtype)
+    wrong = generator.random(n) < rate
+    other = (true + generator.integers(1, num_classes, n)) % num_classes
+    return features, np.where(wrong, other, true).astype(np.int32), true
+
+
+def make_piece(n=60, p=6, c=5, seed=0):
+    """Scores [n, p] with zero mean and one-hot targets [n, c], a third of them wrong."""
+    features, given, _ = make_data(n, p + 3, c, 0.33, seed=seed)
+    centred = features - features.mean(axis=0)
+    left, values, _ = np.linalg.svd(centred, full_matrices=False)
+    return left[:, :p] * values[:p], np.eye(c)[given]
+
+
+@pytest.fixture
+def data():
+    return make_data()
+
+
+@pytest.fixture
+def piece():
+    return make_piece()

@@ -1,0 +1,192 @@
+import csv
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from conftest import make_data
+
+import spr_jax
+from spr_jax import Detection, find_label_errors
+from spr_jax.detect import main, noisy_digits
+
+ROOT = Path(__file__).parent.parent
+
+
+def test_errors_in_the_digits_are_found():
+    features, given, true = noisy_digits(rate=0.2)
+    found = find_label_errors(features, given)
+    assert isinstance(found, Detection)
+    wrong = given != true
+    most_suspect = np.argsort(-found.entry)[: wrong.sum()]
+    assert wrong[most_suspect].mean() > 0.9
+    assert not wrong[found.clean].any()
+    assert (found.suggested == true).mean() > 0.9
+    assert found.gap <= 1e-3
+
+
+def test_same_call_same_answer(data):
+    features, given, _ = data
+    first, again = (find_label_errors(features, given, per_class=10, seed=3) for _ in range(2))
+    np.testing.assert_array_equal(first.entry, again.entry)
+
+
+def test_class_names_and_gaps_in_the_labels_are_the_users(data):
+    features, given, _ = data
+    numbers = find_label_errors(features, given)
+    spread = find_label_errors(features, given * 100 + 7)
+    names = np.array(["ant", "bee", "cat", "dog"])
+    text = find_label_errors(features, names[given])
+    objects = find_label_errors(features, names[given].astype(object))
+    floats = find_label_errors(features, given.astype(np.float32))
+    for other in (spread, text, objects, floats):
+        np.testing.assert_array_equal(other.entry, numbers.entry)
+    np.testing.assert_array_equal(spread.suggested, numbers.suggested * 100 + 7)
+    np.testing.assert_array_equal(text.suggested, names[numbers.suggested])
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-3, 1e3, 1e30])
+def test_scale_of_the_features_does_not_matter(data, scale):
+    features, given, _ = data
+    straight = find_label_errors(features, given)
+    scaled = find_label_errors((features * scale).astype(np.float32), given)
+    np.testing.assert_allclose(scaled.entry, straight.entry, rtol=1e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float16, np.uint8, np.int64, bool])
+def test_any_numbers_are_features(data, dtype):
+    features, given, _ = data
+    assert np.isfinite(find_label_errors(features.astype(dtype), given).entry).all()
+
+
+GOOD = np.random.default_rng(0).random((6, 4)), np.array([0, 0, 0, 1, 1, 1])
+
+
+def with_value(value):
+    features = GOOD[0].copy()
+    features[[2, 4], 1] = value
+    return features
+
+
+@pytest.mark.parametrize(
+    ("features", "labels", "says"),
+    [
+        (GOOD[0], GOOD[1][:5], "6 rows of features but 5 labels"),
+        (with_value(np.nan), GOOD[1], "2 rows .* NaN or infinite .* first at index 2"),
+        (with_value(-np.inf), GOOD[1], "2 rows .* NaN or infinite .* first at index 2"),
+        (with_value(1e300), GOOD[1], "2 rows .* first at index 2"),
+        (GOOD[0], GOOD[1] + 0.5, "6 labels are not integers, the first is 0.5 at index 0"),
+        (GOOD[0], np.array([0, 1, 0, 1, np.nan, 0]), "1 labels are not integers"),
+        (GOOD[0], GOOD[1] - 1, "3 labels are negative, the first is -1 at index 0"),
+        (GOOD[0], GOOD[1] * 0, "All labels are 0; expected at least two classes"),
+        (GOOD[0], np.array([None] * 6), "type object; expected integers or class names"),
+        (GOOD[0][:0], GOOD[1][:0], "empty, of shape .0, 4."),
+        (GOOD[0][:, :0], GOOD[1], "empty, of shape .6, 0."),
+        (GOOD[0][0], GOOD[1], "shape .4,.; expected .examples, features."),
+        (GOOD[0].astype(str), GOOD[1], "type <U.*; expected numbers"),
+        (GOOD[0], GOOD[1][:, None], "Labels have the shape .6, 1."),
+    ],
+)
+def test_bad_arrays_are_described(features, labels, says):
+    with pytest.raises(ValueError, match=says):
+        find_label_errors(features, labels)
+
+
+@pytest.mark.parametrize(
+    ("option", "says"),
+    [
+        ({"keep": 0}, "keep is 0; expected a share between 0 and 1"),
+        ({"keep": 1.0}, "keep is 1.0; expected a share between 0 and 1"),
+        ({"keep": float("nan")}, "keep is nan"),
+        ({"per_class": 0}, "per_class is 0; expected 1 or more"),
+        ({"pca_dim": -3}, "pca_dim is -3; expected 1 or more"),
+        ({"classes_per_group": 1}, "classes_per_group is 1; expected 2 or more"),
+    ],
+)
+def test_bad_options_are_described(option, says):
+    with pytest.raises(ValueError, match=says):
+        find_label_errors(*GOOD, **option)
+
+
+def read_table(out):
+    with open(out / "labels.csv", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_command_writes_what_it_found(tmp_path, capsys):
+    features, given, _ = make_data(200)
+    names = np.array(["ant", "bee", "=cat()", "dog\x1b[31m"])
+    np.save(tmp_path / "features.npy", features)
+    np.save(tmp_path / "labels.npy", names[given])
+    out = tmp_path / "deep" / "out"
+    main([str(tmp_path / "features.npy"), str(tmp_path / "labels.npy"), f"--out={out}", "--top=3"])
+    printed = capsys.readouterr().out
+    assert "200 examples of 4 classes" in printed
+    assert "\x1b" not in printed  # names are text, not terminal commands
+
+    found = find_label_errors(features, names[given])
+    rows = read_table(out)
+    assert list(rows[0]) == ["index", "label", "suspect", "entry", "rank", "suggested"]
+    assert [row["label"] for row in rows] == names[given].tolist()
+    assert [row["suspect"] == "1" for row in rows] == (~found.clean).tolist()
+    assert [row["suggested"] for row in rows] == found.suggested.tolist()
+    np.testing.assert_allclose([float(row["entry"]) for row in rows], found.entry, rtol=1e-5)
+    ranks = np.array([int(row["rank"]) for row in rows])
+    np.testing.assert_array_equal(np.argsort(ranks), np.argsort(-found.entry, kind="stable"))
+    assert str(np.argmax(found.entry)) in printed
+
+    summary = json.loads((out / "summary.json").read_text())
+    assert summary["examples"] == 200
+    assert summary["suspect"] == sum(row["suspect"] for row in summary["classes"])
+    assert summary["gap"] == found.gap
+    assert sorted(path.name for path in out.iterdir()) == ["labels.csv", "summary.json"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (["missing.npy", "labels.npy"], "missing.npy"),
+        (["features.npy", "short.npy"], "6 rows of features but 2 labels"),
+        (["features.npy", "labels.npy", "--keep=2"], "keep is 2.0"),
+        (["features.npy"], "no file of labels"),
+    ],
+)
+def test_command_ends_with_code_2_and_one_sentence(tmp_path, monkeypatch, capsys, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    np.save("features.npy", GOOD[0])
+    np.save("labels.npy", GOOD[1])
+    np.save("short.npy", GOOD[1][:2])
+    with pytest.raises(SystemExit) as end:
+        main(arguments)
+    assert end.value.code == 2
+    error = capsys.readouterr().err
+    assert says in error
+    assert "Traceback" not in error
+    assert not list(Path("found").glob("*"))
+
+
+@pytest.mark.skipif(os.name != "posix", reason="file permissions of POSIX")
+def test_command_as_a_process_without_arguments(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    done = subprocess.run(
+        [sys.executable, "-m", "spr_jax.detect"],
+        cwd=tmp_path,
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr
+    assert "1,797 examples of 10 classes" in done.stdout
+    assert len(read_table(tmp_path / "found")) == 1797
+
+
+def test_public_names_are_imported_lazily():
+    code = "import sys, spr_jax; assert 'jax' not in sys.modules; spr_jax.find_label_errors"
+    subprocess.run([sys.executable, "-c", code], cwd=ROOT, check=True, timeout=120)
+    with pytest.raises(AttributeError, match="no attribute 'nothing'"):
+        spr_jax.nothing  # noqa: B018

@@ -1,0 +1,77 @@
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from reference import released_selection
+
+from spr_jax.solver.pieces import Pieces
+from spr_jax.solver.select import clean_by_class, clean_by_piece, keep_lowest
+
+
+def kept_of(entry, slot, share, index=None):
+    index = np.arange(len(entry)) if index is None else index
+    order, kept = keep_lowest(*map(jnp.asarray, (entry, slot, index, share)))
+    return set(np.asarray(order)[np.asarray(kept)].tolist())
+
+
+def test_lowest_entries_of_each_class_are_kept():
+    entry = np.array([0.4, 0.1, 0.3, 0.2, 9.0, 8.0])
+    assert kept_of(entry, [0, 0, 0, 0, 1, 1], [0.5, 0.5]) == {1, 3, 5}
+
+
+def test_each_class_may_have_its_own_share():
+    assert kept_of(np.arange(8.0), [0] * 4 + [1] * 4, [0.25, 0.75]) == {0, 4, 5, 6}
+
+
+def test_a_class_keeps_at_least_one_example():
+    assert kept_of(np.array([3.0, 1.0, 2.0]), [0, 1, 1], [0.5, 0.5]) == {0, 1}
+
+
+@pytest.mark.parametrize("share", [0.1, 0.3, 0.5, 0.7, 0.9])
+def test_quota_is_exact_in_single_precision(share):
+    kept = kept_of(np.arange(10, dtype=np.float32), [0] * 10, np.array([share], np.float32))
+    assert len(kept) == round(10 * share)
+
+
+def test_rows_not_used_are_never_kept():
+    assert kept_of(np.zeros(4), [0, 0, 0, 0], [0.5], index=np.array([5, -1, 7, -1])) == {5}
+
+
+def test_ties_keep_the_order_of_the_rows():
+    assert kept_of(np.ones(6), [0] * 6, [0.5]) == {0, 1, 2}
+
+
+def test_released_rule_is_ranking_by_grid_entry():
+    generator = np.random.default_rng(0)
+    grid = np.logspace(0, -3, 100)
+    entry_step = generator.integers(2, 14, 100)  # few levels, many ties
+    entry_step[7] = 100  # never enters
+    nonzero = np.arange(100)[:, None] >= entry_step
+    slots = np.repeat(np.arange(10), 10)
+    grid_entry = np.append(grid, 0.0)[entry_step]
+    theirs = released_selection(nonzero, slots, quota=5)
+    assert kept_of(grid_entry, slots, np.full(10, 0.5)) == set(np.flatnonzero(theirs))
+
+
+def test_union_over_pieces_is_in_dataset_order():
+    pieces = Pieces(
+        index=jnp.asarray([[4, 0, 2, -1], [4, 3, 1, 2]]),
+        slot=jnp.asarray([[0, 0, 1, 1], [0, 0, 1, 1]]),
+        group=jnp.asarray([0, 0]),
+        first=jnp.zeros(5, int),
+    )
+    entry = jnp.asarray([[0.1, 0.2, 0.5, 0.0], [0.9, 0.3, 0.4, 0.6]])
+    classes = jnp.asarray([[0, 1], [0, 1]])
+    clean = clean_by_piece(entry, pieces, classes, jnp.asarray([0.5, 0.5]))
+    assert np.flatnonzero(clean).tolist() == [1, 2, 3, 4]
+
+
+def test_whole_data_rule_keeps_a_share_of_each_class():
+    generator = np.random.default_rng(0)
+    labels = jnp.asarray(generator.integers(0, 3, 300))
+    entry = jnp.asarray(generator.random(300))
+    clean = jax.jit(clean_by_class)(entry, labels, jnp.asarray([0.2, 0.5, 0.9]))
+    for k, share in enumerate([0.2, 0.5, 0.9]):
+        mine = np.asarray(labels) == k
+        assert np.asarray(clean)[mine].sum() == int(share * mine.sum() + 1e-9)
+        assert entry[mine & clean].max() < entry[mine & ~clean].min()

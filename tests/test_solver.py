@@ -1,0 +1,216 @@
+"""clean_set: split, solve and select as one program."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from conftest import make_data
+from reference import pca_scores, penalties, released_selection, row_by_row
+
+from spr_jax.devices import device_mesh
+from spr_jax.solver import Options, clean_set, plan_pieces
+from spr_jax.solver.pieces import cut_pieces
+
+
+def run(features, labels, seed=0, keep=0.5, clean=None, mesh=None, options=None, **plan):
+    options = options or Options(pca_dim=6)
+    plan = plan_pieces(labels, multiple_of=mesh.size if mesh else 1, **plan)
+    found = clean_set(
+        jnp.asarray(features),
+        jnp.asarray(labels),
+        jax.random.key(seed),
+        clean,
+        keep,
+        plan=plan,
+        options=options,
+        mesh=mesh,
+    )
+    return jax.device_get(found)
+
+
+def precision(clean, given, true):
+    return (given == true)[clean].mean()
+
+
+SHAPES = [
+    pytest.param({"per_class": 10}, id="split"),
+    pytest.param({"per_class": 10, "classes_per_group": 3}, id="split in groups"),
+    pytest.param({}, id="whole"),
+    pytest.param({"classes_per_group": 3}, id="whole in groups"),
+]
+
+
+@pytest.mark.parametrize("plan", SHAPES)
+def test_clean_labels_are_right(data, plan):
+    features, given, true = data
+    found = run(features, given, **plan)
+    # Of 0.7; two small classes cannot tell an error that belongs to neither.
+    least = 0.75 if "classes_per_group" in plan else 0.95
+    assert precision(found.clean, given, true) > least
+    assert found.gap <= 1e-3
+    assert 0.5 <= found.clean.mean() + 0.01 <= 0.65
+
+
+@pytest.mark.parametrize("plan", SHAPES)
+def test_answer_is_one_program_without_host_round_trips(data, plan):
+    features, given, _ = data
+    plan = plan_pieces(given, **plan)
+    options = Options(pca_dim=6)
+    device = [jnp.asarray(features), jnp.asarray(given), jax.random.key(0)]
+    clean, keep = jnp.ones(len(given), bool), jnp.asarray(0.5)
+    program = clean_set.lower(*device, clean, keep, plan=plan, options=options).compile()
+    assert "callback" not in program.as_text()
+    with jax.transfer_guard("disallow"):
+        found = program(*device, clean, keep)
+        again = program(*device, found.clean, keep)  # next epoch: other clean set, same shapes
+        jax.block_until_ready(again)
+    assert found.clean.shape == again.clean.shape == (len(given),)
+
+
+def test_epochs_share_one_compilation(data):
+    features, given, _ = data
+    plan = {"per_class": 10, "classes_per_group": 3}
+    options = Options(pca_dim=6, num_penalties=90)  # not used by another test
+    before = clean_set._cache_size()
+    clean = jnp.ones(len(given), bool)
+    for epoch in range(3):
+        found = run(features + epoch, given, epoch, clean=clean, options=options, **plan)
+        clean = jnp.asarray(found.clean)
+    assert clean_set._cache_size() == before + 1
+
+
+@pytest.mark.parametrize("plan", SHAPES)
+@pytest.mark.parametrize("n", [400, 401])  # rows that do and do not divide over the devices
+def test_two_devices_equal_one(plan, n):
+    features, given, _ = make_data(n)
+    assert jax.local_device_count() == 2
+    one = run(features, given, **plan)
+    two = run(features, given, mesh=device_mesh(), **plan)
+    np.testing.assert_array_equal(two.clean, one.clean)
+    np.testing.assert_array_equal(two.suggested, one.suggested)
+    np.testing.assert_allclose(two.entry, one.entry, atol=1e-9)
+    np.testing.assert_allclose(two.gap, one.gap, rtol=1e-6)
+
+
+def test_whole_data_equals_one_big_piece():
+    """Classes of equal size, so that the balanced piece holds each example once."""
+    features, _, _ = make_data(200)
+    labels = (np.arange(200) % 4).astype(np.int32)
+    whole = run(features, labels)
+    piece = run(features, labels, per_class=50)
+    np.testing.assert_allclose(piece.entry, whole.entry, atol=1e-9)
+    np.testing.assert_array_equal(piece.clean, whole.clean)
+    np.testing.assert_array_equal(piece.suggested, whole.suggested)
+
+
+def test_permuting_examples_permutes_the_answer(data):
+    features, given, _ = data
+    order = np.random.default_rng(1).permutation(len(given))
+    straight = run(features, given)
+    permuted = run(features[order], given[order])
+    np.testing.assert_allclose(permuted.entry, straight.entry[order], atol=1e-9)
+    np.testing.assert_array_equal(permuted.clean, straight.clean[order])
+
+
+def test_clean_mask_is_in_dataset_order():
+    """The released code marks positions of the visiting order as if they were examples."""
+    features, given, true = make_data(2000, rate=0.4)
+    found = run(features, given, per_class=10)
+    plan = plan_pieces(given, per_class=10)
+    pieces = cut_pieces(jnp.asarray(given), jnp.arange(4)[None], jax.random.key(0), plan)
+    visited = np.asarray(pieces.index).ravel()
+    _, visited = np.unique(visited, return_index=True)
+    order = np.argsort(visited)  # position in the visiting order -> example
+    as_positions = found.clean[order]
+    base_rate = (given == true).mean()
+    assert precision(found.clean, given, true) > base_rate + 0.3
+    assert abs(precision(as_positions, given, true) - base_rate) < 0.05
+
+
+def test_released_selection_in_slow_numpy():
+    """Every piece: exact PCA, row-by-row path, the released walk; then the union."""
+    features, given, _ = make_data(150, 8, 3, seed=3)
+    options = Options(
+        pca_dim=4, num_penalties=15, penalty_ratio=0.03, tolerance=1e-12, ties="released"
+    )
+    found = run(features, given, per_class=10, options=options)
+    plan = plan_pieces(given, per_class=10)
+    pieces = cut_pieces(jnp.asarray(given), jnp.arange(3)[None], jax.random.key(0), plan)
+    clean = np.zeros(150, bool)
+    for index, slot in zip(np.asarray(pieces.index), np.asarray(pieces.slot), strict=True):
+        scores, targets = pca_scores(features[index], 4), np.eye(3)[slot]
+        grid = penalties(scores, targets, 15, 0.03)
+        nonzero = row_by_row(scores, targets, grid, tolerance=1e-11).any(axis=2)
+        clean[index[released_selection(nonzero, slot, quota=5)]] = True
+    np.testing.assert_array_equal(found.clean, clean)
+
+
+def test_share_kept_may_differ_by_class(data):
+    features, given, _ = data
+    shares = np.array([0.2, 0.4, 0.6, 0.8])
+    found = run(features, given, keep=jnp.asarray(shares))
+    kept = [found.clean[given == k].mean() for k in range(4)]
+    np.testing.assert_allclose(kept, shares, atol=0.02)
+
+
+def test_selection_over_the_whole_data_keeps_exact_shares(data):
+    features, given, _ = data
+    found = run(features, given, options=Options(pca_dim=6, select="class"), per_class=10, keep=0.3)
+    for k in range(4):
+        assert found.clean[given == k].sum() == int(0.3 * (given == k).sum() + 1e-9)
+
+
+def test_suggested_label_is_the_true_one(data):
+    features, given, true = data
+    for plan in ({}, {"per_class": 20}):
+        assert (run(features, given, **plan).suggested == true).mean() > 0.9
+
+
+def test_l1_penalty_finds_errors_too(data):
+    features, given, true = data
+    found = run(features, given, options=Options(pca_dim=6, penalty="l1"), per_class=10)
+    assert precision(found.clean, given, true) > 0.9
+
+
+def degenerate(name):
+    features, given, _ = make_data(60, 12, 3)
+    if name == "rank-deficient":
+        features = np.repeat(features[:, :2], 6, axis=1)
+    elif name == "constant features":
+        features = np.ones_like(features)
+    elif name == "duplicate rows":
+        features = np.repeat(features[:20], 3, axis=0)
+    elif name == "one example in a class":
+        given = np.where(given == 2, 1, given).astype(np.int32)
+        given[5] = 2
+    elif name == "more features than rows":
+        features = np.random.default_rng(0).standard_normal((60, 300))
+    return features, given
+
+
+@pytest.mark.parametrize("per_class", [10, None])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "rank-deficient",
+        "constant features",
+        "duplicate rows",
+        "one example in a class",
+        "more features than rows",
+    ],
+)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_degenerate_data_gives_a_finite_answer(name, per_class, dtype):
+    features, given = degenerate(name)
+    found = run(features.astype(dtype), given, per_class=per_class, options=Options(pca_dim=100))
+    assert np.isfinite(found.entry).all()
+    assert found.gap <= 1e-3
+    for k in range(3):
+        assert found.clean[given == k].sum() >= max(1, (given == k).sum() // 2)
+
+
+def test_groups_of_one_class_have_nothing_to_compare():
+    features, given, _ = make_data(60, 12, 3)
+    found = run(features, given, classes_per_group=1)
+    np.testing.assert_array_equal(found.suggested, given)
+    assert np.isfinite(found.entry).all()

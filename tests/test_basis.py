@@ -5,7 +5,7 @@ from conftest import make_data
 from reference import pca_scores
 
 from spr_jax.solver import basis as module
-from spr_jax.solver.basis import principal_basis
+from spr_jax.solver.basis import point_nearby, principal_basis
 
 
 def basis_of(features, dim, index=None, used=None, exact=True):
@@ -13,7 +13,9 @@ def basis_of(features, dim, index=None, used=None, exact=True):
     if used is None:
         used = np.ones(len(features) if index is None else len(index), bool)
     index = None if index is None else jnp.asarray(index)
-    return np.asarray(principal_basis(features, index, jnp.asarray(used), dim, exact=exact))
+    origin = point_nearby(features)
+    basis = principal_basis(features, index, jnp.asarray(used), dim, origin=origin, exact=exact)
+    return np.asarray(basis)
 
 
 def hat(rows):

@@ -10,7 +10,7 @@ from jax import Array, lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
-from spr_jax.solver.basis import principal_basis
+from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.groups import class_prototypes, group_classes
 from spr_jax.solver.mean_shift import mean_shift_path
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces, plan_pieces
@@ -126,11 +126,12 @@ def solve_pieces(
 
 def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> Rows:
     dim = min(options.pca_dim, features.shape[1])
+    origin = point_nearby(features, axis if plan.is_whole else None)
 
     def basis_of(index, used):
         index = None if plan.is_whole else index
         exact = plan.per_class is None
-        return principal_basis(features, index, used, dim, exact=exact, axis=axis)
+        return principal_basis(features, index, used, dim, origin=origin, exact=exact, axis=axis)
 
     def solve(basis, used, slot):
         targets = (slot == jnp.arange(plan.classes_per_group)[:, None]) & used

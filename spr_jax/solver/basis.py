@@ -6,6 +6,7 @@ component scores of X. Directions in which the features do not vary come out as 
 rank-deficient pieces, constant features and dim > n are nothing special.
 """
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -20,6 +21,7 @@ def principal_basis(
     used: Array,  # [n], false where a row of the table is not used
     dim: int,
     *,
+    origin: Array,  # [d], from `point_nearby`
     exact: bool = True,
     axis: str | None = None,
 ) -> Array:  # [dim, n]
@@ -32,17 +34,26 @@ def principal_basis(
     used = used.astype(features.dtype)
 
     def take(start, size):
-        """Rows of the piece and whether each is used: ([size, d], [size])."""
+        """Rows of the piece, seen from the origin, and whether each is used."""
         if index is None:
             rows = lax.dynamic_slice_in_dim(features, start, size)
         else:
             rows = lax.dynamic_slice_in_dim(index, start, size)
             rows = features.at[jnp.maximum(rows, 0)].get(mode="promise_in_bounds")
-        return rows, lax.dynamic_slice_in_dim(used, start, size)
+        return rows - origin, lax.dynamic_slice_in_dim(used, start, size)
 
     if n <= features.shape[1] and axis is None:
         return _from_gram(*take(0, n), dim, exact)
     return _from_covariance(take, n, features.shape[1], dim, axis)
+
+
+def point_nearby(features: Array, axis: str | None = None) -> Array:
+    """A point among the features, [d], to measure from.
+
+    Centring happens later and exactly; this keeps a large common offset from eating the digits.
+    """
+    mean = features[:BLOCK].mean(axis=0)
+    return mean if axis is None else lax.pmean(mean, axis)
 
 
 def _noise_floor(values):
@@ -53,10 +64,11 @@ def _noise_floor(values):
 def _from_gram(rows, used, dim, exact):
     """More features than rows: eigenvectors of X X' [n, n] are the basis itself."""
     n = len(rows)
-    mean = used @ rows / jnp.maximum(used.sum(), 1)
-    rows = (rows - mean) * used[:, None]
     dim = min(dim, n)
     gram = rows @ rows.T
+    share = used / jnp.maximum(used.sum(), 1)
+    mean = (share[None] @ gram)[0]  # centring the small matrix is centring the wide rows
+    gram = (gram - mean - mean[:, None] + share @ mean) * used * used[:, None]
     if exact or 2 * (dim + OVERSAMPLE) > n:
         values, vectors = jnp.linalg.eigh(gram)
         vectors = vectors.T
@@ -76,9 +88,7 @@ def _leading_eigenvectors(matrix, size):
     start = np.random.default_rng(0).standard_normal((size, len(matrix)))  # a constant
     vectors = _orthonormal(jnp.asarray(start, matrix.dtype) @ matrix @ matrix)
     for _ in range(2):
-        bound = vectors[-1] @ matrix @ vectors[-1]
-        bound = jnp.where(bound > 0, bound, 1)
-        vectors = _orthonormal(_chebyshev(matrix, vectors, bound, degree=4))
+        vectors = _orthonormal(_amplified(matrix, vectors, degree=4))
     values, rotation = jnp.linalg.eigh(vectors @ matrix @ vectors.T)
     return values, rotation.T @ vectors
 
@@ -87,15 +97,14 @@ def _orthonormal(vectors):
     return jnp.linalg.qr(vectors.T)[0].T
 
 
-def _chebyshev(matrix, vectors, bound, degree):
+def _amplified(matrix, vectors, degree):
     """T_degree(2 matrix / bound - I) applied to the rows of `vectors`."""
-
-    def scaled(vectors):
-        return vectors @ matrix * (2 / bound) - vectors
-
-    last, current = vectors, scaled(vectors)
+    product = vectors @ matrix
+    bound = jnp.sum(product[-1] * vectors[-1])  # the smallest Rayleigh quotient
+    scale = 2 / jnp.where(bound > 0, bound, 1)
+    last, current = vectors, scale * product - vectors
     for _ in range(degree - 1):
-        last, current = current, 2 * scaled(current) - last
+        last, current = current, 2 * (scale * (current @ matrix) - current) - last
     return current
 
 
@@ -106,20 +115,20 @@ def _from_covariance(take, n, d, dim, axis):
     """
     total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
     dim = min(dim, d)
-
-    # Moments around a point near the data, so that a large mean does not eat the digits.
-    rows, used = take(0, min(n, BLOCK))
-    origin = total(used @ rows) / jnp.maximum(total(used.sum()), 1)
-    dtype = origin.dtype
+    half = d // 2  # X'X is symmetric: its upper rows and its lower right corner are enough
 
     def moments(sums, block):
-        count, first, second = sums
         rows, used = take(*block)
-        rows = (rows - origin) * used[:, None]
-        return count + used.sum(), first + used @ rows, second + rows.T @ rows
+        rows = rows * used[:, None]
+        lower = rows[:, half:]
+        parts = used.sum(), used @ rows, rows[:, :half].T @ rows, lower.T @ lower
+        return jax.tree.map(jnp.add, sums, parts)
 
-    nothing = jnp.zeros((), dtype), jnp.zeros(d, dtype), jnp.zeros((d, d), dtype)
-    count, first, second = total(_fold_blocks(moments, nothing, n))
+    shapes = (), (d,), (half, d), (d - half, d - half)
+    dtype = take(0, 1)[0].dtype
+    nothing = tuple(jnp.zeros(shape, dtype) for shape in shapes)
+    count, first, upper, corner = total(_fold_blocks(moments, nothing, n))
+    second = jnp.block([[upper], [jnp.hstack([upper[:, half:].T, corner])]])
     mean = first / jnp.maximum(count, 1)
     values, vectors = jnp.linalg.eigh(second - count * jnp.outer(mean, mean))
     kept = values[-dim:] > _noise_floor(values)
@@ -128,7 +137,7 @@ def _from_covariance(take, n, d, dim, axis):
 
     def scores(block):
         rows, used = take(*block)
-        return rotation @ ((rows - origin - mean) * used[:, None]).T
+        return rotation @ ((rows - mean) * used[:, None]).T
 
     basis = _map_blocks(scores, n)
     # Scores along weak directions are orthonormal only roughly in single precision: finish with

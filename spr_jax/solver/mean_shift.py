@@ -178,7 +178,7 @@ def mean_shift_path(
             penalty=pick(walk.penalty * ratio, walk.penalty),
             point=pick(guess, closer),
             beta=pick(guess, beta),
-            momentum=pick(1, grown),
+            momentum=grown,
             last_penalty=pick(walk.penalty, walk.last_penalty),
             solution=pick(beta, walk.solution),
             norms=pick(norms, walk.norms),
@@ -224,7 +224,7 @@ class _Walk(NamedTuple):
     penalty: Array
     point: Array  # [c, p], where the next round looks
     beta: Array  # [c, p], after the last round, for the momentum
-    momentum: Array
+    momentum: Array  # kept from penalty to penalty
     last_penalty: Array  # the last one that was solved,
     solution: Array  # [c, p], its beta
     norms: Array  # [n], and its residuals

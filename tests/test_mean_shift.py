@@ -161,7 +161,7 @@ def test_pieces_do_not_see_each_other():
 
 def test_blocks_of_examples_add_up(piece, monkeypatch):
     whole, _ = solve(*piece)
-    monkeypatch.setattr(mean_shift, "BLOCK", 25)
+    monkeypatch.setattr(mean_shift, "BLOCK", 25 * 6)  # of the 60 rows
     blocks, _ = solve(*piece)
     np.testing.assert_allclose(blocks.entry, whole.entry, atol=1e-9)
 

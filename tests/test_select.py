@@ -8,10 +8,10 @@ from spr_jax.solver.pieces import Pieces
 from spr_jax.solver.select import clean_by_class, clean_by_piece, keep_lowest
 
 
-def kept_of(entry, slot, share, index=None):
-    index = np.arange(len(entry)) if index is None else index
-    order, kept = keep_lowest(*map(jnp.asarray, (entry, slot, index, share)))
-    return set(np.asarray(order)[np.asarray(kept)].tolist())
+def kept_of(entry, slot, share, used=None):
+    used = np.ones(len(entry), bool) if used is None else used
+    kept = keep_lowest(*map(jnp.asarray, (entry, slot, used, share)))
+    return set(np.flatnonzero(kept).tolist())
 
 
 def test_lowest_entries_of_each_class_are_kept():
@@ -34,11 +34,27 @@ def test_quota_is_exact_in_single_precision(share):
 
 
 def test_rows_not_used_are_never_kept():
-    assert kept_of(np.zeros(4), [0, 0, 0, 0], [0.5], index=np.array([5, -1, 7, -1])) == {5}
+    used = np.array([False, True, False, True])
+    assert kept_of(np.zeros(4), [0, 0, 0, 0], [0.5], used) == {1}
 
 
 def test_ties_keep_the_order_of_the_rows():
     assert kept_of(np.ones(6), [0] * 6, [0.5]) == {0, 1, 2}
+
+
+@pytest.mark.parametrize("n", [1, 2, 300, 5000])  # one radix and the other
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_selection_is_that_of_a_stable_sort(n, dtype):
+    generator = np.random.default_rng(n)
+    entry = np.round(generator.random(n), 2).astype(dtype) * 1e-3  # many ties, small numbers
+    slot, used = generator.integers(0, 3, n), generator.random(n) < 0.8
+    share = np.array([0.2, 0.5, 0.9])
+    expected = set()
+    for k in range(3):
+        rows = np.flatnonzero((slot == k) & used)
+        quota = max(1, int(share[k] * len(rows) + 1e-3))
+        expected |= set(rows[np.argsort(entry[rows], kind="stable")][:quota].tolist())
+    assert kept_of(entry, slot, share, used) == expected
 
 
 def test_released_rule_is_ranking_by_grid_entry():

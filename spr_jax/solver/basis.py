@@ -130,7 +130,7 @@ def _from_covariance(take, n, d, dim, axis):
     count, first, upper, corner = total(_fold_blocks(moments, nothing, n))
     second = jnp.block([[upper], [jnp.hstack([upper[:, half:].T, corner])]])
     mean = first / jnp.maximum(count, 1)
-    values, vectors = jnp.linalg.eigh(second - count * jnp.outer(mean, mean))
+    values, vectors = _eigh_once(second - count * jnp.outer(mean, mean), axis)
     kept = values[-dim:] > _noise_floor(values)
     scale = jnp.where(kept, lax.rsqrt(jnp.where(kept, values[-dim:], 1)), 0)
     rotation = (vectors[:, -dim:] * scale).T  # [dim, d]
@@ -147,6 +147,16 @@ def _from_covariance(take, n, d, dim, axis):
         jnp.linalg.cholesky(product), jnp.eye(dim, dtype=dtype), left_side=True, lower=True
     )
     return correction @ basis
+
+
+def _eigh_once(matrix, axis):
+    """`eigh` on the first device, handed to the others; CPU devices would share the cores."""
+    if axis is None:
+        return jnp.linalg.eigh(matrix)
+    nothing = jnp.zeros_like(matrix[0]), jnp.zeros_like(matrix)
+    is_first = lax.axis_index(axis) == 0
+    found = lax.cond(is_first, lambda: tuple(jnp.linalg.eigh(matrix)), lambda: nothing)
+    return lax.psum(found, axis)
 
 
 def _fold_blocks(add, start, n):

@@ -31,7 +31,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-BLOCK = 8192  # examples of a pass worked on at a time, so that they stay in the cache
+BLOCK = 2**17  # numbers of Q worked on at a time, so that they stay in the cache
 
 
 class Path(NamedTuple):
@@ -99,7 +99,8 @@ def mean_shift_path(
     tiny = jnp.finfo(basis.dtype).tiny
     used = targets.any(axis=0)
     num_used = total(used.sum())
-    blocks = _into_blocks(basis), _into_blocks(targets)
+    length = max(BLOCK // len(basis), 1)
+    blocks = _into_blocks(basis, length), _into_blocks(targets, length)
 
     def examine(beta, penalty):
         """One pass over the examples: U Q', <U, R>, ||U||^2, and the residual norms [n]."""
@@ -120,7 +121,7 @@ def mean_shift_path(
     ols = total(targets @ basis.T)  # beta when gamma = 0
     _, _, energy, norms = examine(ols, jnp.finfo(basis.dtype).max)  # nothing is cut
     energy = jnp.maximum(energy, tiny)
-    leverage = jnp.sqrt(largest(jnp.sum(basis * basis, axis=0)))
+    leverage = jnp.sqrt(largest(jnp.sum(blocks[0] ** 2, axis=1)))
     start = largest(norms)
     is_fitted = start < 100 * jnp.finfo(basis.dtype).eps  # no residual but rounding: no path
     ratio = penalty_ratio ** (1 / (num_penalties - 1))
@@ -236,10 +237,10 @@ class _Walk(NamedTuple):
     betas: Array | None
 
 
-def _into_blocks(rows):
-    """[k, n] -> [blocks, k, m], filled up with columns of zeros, which change nothing."""
+def _into_blocks(rows, length):
+    """[k, n] -> [blocks, k, m <= length], filled up with columns of zeros, which change nothing."""
     k, n = rows.shape
-    count = -(-n // BLOCK)
+    count = -(-n // length)
     length = -(-n // count)
     rows = jnp.pad(rows, ((0, 0), (0, count * length - n)))
     return jnp.swapaxes(rows.reshape(k, count, length), 0, 1)

@@ -11,20 +11,46 @@ from jax import Array, lax
 from spr_jax.solver.pieces import Pieces
 
 
-def keep_lowest(entry: Array, slot: Array, index: Array, share: Array) -> tuple[Array, Array]:
-    """Within each class keep the rows of lowest entry: (index, kept), in sorted order.
+def keep_lowest(entry: Array, slot: Array, used: Array, share: Array) -> Array:
+    """Mark the rows of lowest entry in each class, [rows].
 
-    Arrays [rows], but share [slots]. Rows with index -1 are not used. Of m rows a class keeps
-    floor(share * m), and at least one.
+    Of m used rows a class keeps floor(share * m), and at least one; share is [slots]. Entries
+    must not be negative.
+
+    A radix selection: digit by digit of the entry, then of the row number, count the rows of
+    each class at each digit; those below the digit where the room runs out are kept, those at
+    it go on to the next. A few counts, where ranking would sort.
     """
-    num_slots = len(share)
-    slot = jnp.where(index >= 0, slot, num_slots)  # last, and in no class
-    size = jnp.bincount(slot, length=num_slots + 1)
-    quota = jnp.maximum(jnp.floor(share * size[:-1] + 1e-3), 1)  # 0.7 * 10 is not quite 7
-    quota = jnp.append(quota, 0)
-    slot, _, index = lax.sort((slot, entry, index), num_keys=2)
-    rank = jnp.arange(len(slot)) - (jnp.cumsum(size) - size)[slot]
-    return index, rank < quota[slot]
+    num_rows, num_slots = len(entry), len(share)
+    size = jnp.zeros(num_slots, int).at[slot].add(used)
+    room = jnp.floor(share * size + 1e-3).astype(int)  # 0.7 * 10 is not quite 7
+    room = jnp.maximum(room, 1)
+    kept, undecided = jnp.zeros(num_rows, bool), used
+    radix = 256 if num_rows > 4096 else 16
+    for digit in _digits(entry, radix):
+        count = jnp.zeros((num_slots, radix), int).at[slot, digit].add(undecided)
+        up_to = jnp.cumsum(count, axis=1)
+        pivot = jnp.sum(up_to < room[:, None], axis=1)  # the digit where the room runs out
+        kept |= undecided & (digit < pivot[slot])
+        undecided &= digit == pivot[slot]
+        below = jnp.where(jnp.arange(radix) < pivot[:, None], count, 0)
+        room -= below.sum(axis=1)
+    return kept | (undecided & (room > 0)[slot])
+
+
+def _digits(entry, radix):
+    """Digits of (entry, row number), most significant first, each [rows].
+
+    The bits of floats that are not negative are in the order of the floats.
+    """
+    bits = jnp.finfo(entry.dtype).bits
+    width = radix.bit_length() - 1
+    for number, length in (
+        (lax.bitcast_convert_type(entry, f"uint{bits}"), bits),
+        (jnp.arange(len(entry)), (len(entry) - 1).bit_length()),
+    ):
+        for shift in reversed(range(0, length, width)):
+            yield (number >> shift) % radix
 
 
 def clean_by_piece(entry: Array, pieces: Pieces, classes: Array, keep: Array) -> Array:
@@ -32,11 +58,11 @@ def clean_by_piece(entry: Array, pieces: Pieces, classes: Array, keep: Array) ->
 
     The released rule. Classes that are over-sampled end with more than their share.
     """
-    index, kept = jax.vmap(keep_lowest)(entry, pieces.slot, pieces.index, keep[classes])
-    return jnp.zeros(len(pieces.first), bool).at[index].max(kept)  # kept is false where -1
+    used = pieces.index >= 0
+    kept = jax.vmap(keep_lowest)(entry, pieces.slot, used, keep[classes])
+    return jnp.zeros(len(pieces.first), bool).at[pieces.index].max(kept)  # never at -1
 
 
 def clean_by_class(entry: Array, labels: Array, keep: Array) -> Array:
     """A share of each class over the whole data, [N] entries."""
-    index, kept = keep_lowest(entry, labels, jnp.arange(len(labels)), keep)
-    return jnp.zeros(len(labels), bool).at[index].set(kept)
+    return keep_lowest(entry, labels, jnp.ones(len(labels), bool), keep)

@@ -23,6 +23,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
+from experiments.markdown import table
 from experiments.origin import REPORTS, origin
 from spr_jax.devices import device_mesh, one_device_per_core
 from spr_jax.files import replace_file
@@ -174,11 +175,6 @@ def spread(seconds) -> float:
     """Half the distance between the quartiles."""
     low, high = np.percentile(seconds, [25, 75])
     return float(high - low) / 2
-
-
-def table(head: list[str], rows: list[list]) -> str:
-    lines = [head, ["---"] * len(head), *rows]
-    return "\n".join("| " + " | ".join(map(str, line)) + " |" for line in lines)
 
 
 def main() -> None:

@@ -17,7 +17,8 @@ import json
 import math
 import sys
 import time
-from typing import NamedTuple
+from pathlib import Path
+from typing import NamedTuple, NoReturn
 
 import jax
 import numpy as np
@@ -25,7 +26,7 @@ from tqdm import tqdm
 
 import spr_jax
 from spr_jax.devices import device_mesh, one_device_per_core
-from spr_jax.files import read_features, read_labels, replace_file, writable_folder
+from spr_jax.files import check_folder, read_features, read_labels, replace_file
 from spr_jax.solver import Options, clean_set, plan_pieces
 
 MAX_PCA_DIM = 64
@@ -256,8 +257,9 @@ def print_summary(found: Detection, labels: np.ndarray, summary: dict, top: int)
         )
 
 
-def write_results(found: Detection, labels: np.ndarray, summary: dict, out) -> None:
+def write_results(found: Detection, labels: np.ndarray, summary: dict, out: Path) -> None:
     """labels.csv, one line for each example in the order given, and summary.json."""
+    out.mkdir(parents=True, exist_ok=True)
     rank = np.empty(len(labels), int)
     rank[np.argsort(-found.entry, kind="stable")] = np.arange(1, len(labels) + 1)
     with replace_file(out / "labels.csv") as file:
@@ -307,14 +309,21 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parsed = parser.parse_args(arguments)
     if parsed.features and not parsed.labels:
         parser.error("got a file of features but no file of labels; give both, or neither")
+    if parsed.top < 0:
+        parser.error(f"--top is {parsed.top}; expected 0 or more")
     return parsed
+
+
+def _fail(sentence: str) -> NoReturn:
+    print(f"python -m spr_jax.detect: {sentence}", file=sys.stderr)
+    sys.exit(2)
 
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
     true = None
     try:
-        out = writable_folder(options.out)
+        out = check_folder(options.out)
         if options.features:
             features, labels = read_features(options.features), read_labels(options.labels)
         else:
@@ -331,15 +340,17 @@ def main(arguments: list[str] | None = None) -> None:
             progress=True,
         )
     except ValueError as error:
-        print(f"python -m spr_jax.detect: {error}", file=sys.stderr)
-        sys.exit(2)
+        _fail(str(error))
     summary = summarize(found, labels, time.perf_counter() - start)
     print_summary(found, labels, summary, options.top)
     if true is not None:
         wrong = np.argsort(-found.entry)[: (labels != true).sum()]
         share = np.mean(labels[wrong] != true[wrong])
         print(f"\nOf the {len(wrong)} most suspect labels, {share:.1%} are wrong.")
-    write_results(found, labels, summary, out)
+    try:
+        write_results(found, labels, summary, out)
+    except OSError as error:
+        _fail(f"Cannot write to {out}: {error.strerror or error}.")
     print(f"\nWrote {out / 'labels.csv'} and {out / 'summary.json'}.")
 
 

@@ -137,15 +137,12 @@ def _umask():
     return mask
 
 
-def writable_folder(path: str | Path) -> Path:
-    """The folder, made if need be; fails before any work is done for it."""
+def check_folder(path: str | Path) -> Path:
+    """The folder to write to, before any work is done for it; it is not made yet."""
     path = Path(path)
-    try:
-        path.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryFile(dir=path):
-            pass
-    except OSError as error:
-        raise ValueError(
-            f"Cannot write to the folder {path}: {error.strerror or error}; give another --out."
-        ) from None
+    existing = next(folder for folder in [path, *path.absolute().parents] if folder.exists())
+    if not existing.is_dir():
+        raise ValueError(f"Cannot write to {path}: {existing} is not a folder; give another one.")
+    if not os.access(existing, os.W_OK | os.X_OK):
+        raise ValueError(f"Cannot write to {path}: no permission to write in {existing}.")
     return path

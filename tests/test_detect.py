@@ -152,6 +152,8 @@ def test_command_writes_what_it_found(tmp_path, capsys):
         (["features.npy", "short.npy"], "6 rows of features but 2 labels"),
         (["features.npy", "labels.npy", "--keep=2"], "keep is 2.0"),
         (["features.npy"], "no file of labels"),
+        (["features.npy", "labels.npy", "--top=-1"], "--top is -1"),
+        (["features.npy", "labels.npy", "--out=labels.npy"], "labels.npy is not a folder"),
     ],
 )
 def test_command_ends_with_code_2_and_one_sentence(tmp_path, monkeypatch, capsys, arguments, says):
@@ -165,10 +167,21 @@ def test_command_ends_with_code_2_and_one_sentence(tmp_path, monkeypatch, capsys
     error = capsys.readouterr().err
     assert says in error
     assert "Traceback" not in error
-    assert not list(Path("found").glob("*"))
+    assert not Path("found").exists()
 
 
-@pytest.mark.skipif(os.name != "posix", reason="file permissions of POSIX")
+def test_command_says_when_the_disk_is_full(tmp_path, monkeypatch, capsys):
+    def full(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", full)
+    with pytest.raises(SystemExit) as end:
+        main([f"--out={tmp_path}"])
+    assert end.value.code == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert not list(tmp_path.iterdir())
+
+
 def test_command_as_a_process_without_arguments(tmp_path):
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     done = subprocess.run(

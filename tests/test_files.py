@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from spr_jax.files import read_features, read_labels, replace_file, writable_folder
+from spr_jax.files import check_folder, read_features, read_labels, replace_file
 
 
 def test_features_from_each_format(tmp_path):
@@ -83,7 +83,15 @@ def test_file_is_replaced_whole_or_not_at_all(tmp_path):
     assert path.read_text() == "after"
 
 
-def test_folder_that_cannot_be_written_is_named(tmp_path):
+def test_folder_that_cannot_be_written_is_named(tmp_path, monkeypatch):
     (tmp_path / "file").write_text("")
-    with pytest.raises(ValueError, match="Cannot write to the folder"):
-        writable_folder(tmp_path / "file" / "out")
+    with pytest.raises(ValueError, match="file is not a folder"):
+        check_folder(tmp_path / "file" / "out")
+    monkeypatch.setattr("os.access", lambda path, mode: False)  # root may write anywhere
+    with pytest.raises(ValueError, match="no permission to write in"):
+        check_folder(tmp_path / "deep" / "out")
+
+
+def test_checking_a_folder_does_not_make_it(tmp_path):
+    check_folder(tmp_path / "deep" / "out")
+    assert not list(tmp_path.iterdir())

@@ -214,3 +214,14 @@ def test_groups_of_one_class_have_nothing_to_compare():
     found = run(features, given, classes_per_group=1)
     np.testing.assert_array_equal(found.suggested, given)
     assert np.isfinite(found.entry).all()
+
+
+@pytest.mark.parametrize("platform", ["cuda", "tpu"])
+@pytest.mark.parametrize("plan", SHAPES)
+def test_program_lowers_for_accelerators(data, plan, platform):
+    features, given, _ = data
+    plan = plan_pieces(given, **plan)
+    call = jax.jit(lambda *arrays: clean_set(*arrays, plan=plan, options=Options(pca_dim=6)))
+    arrays = jnp.asarray(features, jnp.float32), jnp.asarray(given), jax.random.key(0)
+    exported = jax.export.export(call, platforms=[platform])(*arrays)
+    assert exported.platforms == (platform,)

@@ -188,7 +188,8 @@ def _show_progress(share) -> None:
 
 @contextlib.contextmanager
 def _progress_bar():
-    with tqdm(total=100, desc="Examples entered", unit="%", leave=False) as bar:
+    form = "{desc}: {percentage:3.0f}% |{bar}| {elapsed}"
+    with tqdm(total=100, desc="Examples entered", bar_format=form, leave=False) as bar:
         _bars.append(bar)
         try:
             yield

@@ -1,8 +1,16 @@
 """Two CPU devices and double precision, set before JAX is first used; data shared by tests."""
 
-import jax
-import numpy as np
-import pytest
+import os
+
+# Small programs are compiled more often than they are run: compile them quickly.
+os.environ.setdefault(
+    "XLA_FLAGS",
+    "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
+)
+
+import jax  # noqa: E402
+import numpy as np  # noqa: E402
+import pytest  # noqa: E402
 
 jax.config.update("jax_num_cpu_devices", 2)
 jax.config.update("jax_enable_x64", True)

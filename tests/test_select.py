@@ -1,4 +1,3 @@
-import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -77,8 +76,8 @@ def test_union_over_pieces_is_in_dataset_order():
         first=jnp.zeros(5, int),
     )
     entry = jnp.asarray([[0.1, 0.2, 0.5, 0.0], [0.9, 0.3, 0.4, 0.6]])
-    classes = jnp.asarray([[0, 1], [0, 1]])
-    clean = clean_by_piece(entry, pieces, classes, jnp.asarray([0.5, 0.5]))
+    groups, labels = jnp.asarray([[0, 1]]), jnp.asarray([0, 1, 1, 0, 0])
+    clean = clean_by_piece(entry, pieces, groups, labels, jnp.asarray([0.5, 0.5]))
     assert np.flatnonzero(clean).tolist() == [1, 2, 3, 4]
 
 
@@ -86,7 +85,10 @@ def test_whole_data_rule_keeps_a_share_of_each_class():
     generator = np.random.default_rng(0)
     labels = jnp.asarray(generator.integers(0, 3, 300))
     entry = jnp.asarray(generator.random(300))
-    clean = jax.jit(clean_by_class)(entry, labels, jnp.asarray([0.2, 0.5, 0.9]))
+    everyone = jnp.arange(300)
+    pieces = Pieces(everyone[None], labels[None], jnp.zeros(1, int), everyone)
+    groups = jnp.arange(3)[None]
+    clean = clean_by_class(entry[None], pieces, groups, labels, jnp.asarray([0.2, 0.5, 0.9]))
     for k, share in enumerate([0.2, 0.5, 0.9]):
         mine = np.asarray(labels) == k
         assert np.asarray(clean)[mine].sum() == int(share * mine.sum() + 1e-9)

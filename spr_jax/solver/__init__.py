@@ -14,7 +14,7 @@ from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.groups import class_prototypes, group_classes
 from spr_jax.solver.mean_shift import mean_shift_path
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces, plan_pieces
-from spr_jax.solver.select import clean_by_class, clean_by_piece
+from spr_jax.solver.select import SELECTORS, lowest_examination
 
 __all__ = ["CleanSet", "Options", "Plan", "Rows", "clean_set", "plan_pieces", "solve_pieces"]
 
@@ -67,6 +67,7 @@ def clean_set(
     mesh: Mesh | None = None,
 ) -> CleanSet:
     """One pass of SPR: which examples have a label that their features explain."""
+    features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     with jax.default_matmul_precision("highest"):  # TPUs would round to bfloat16
         if plan.num_groups == 1:
             groups = jnp.arange(plan.num_classes)[None]
@@ -78,26 +79,15 @@ def clean_set(
         rows = solve_pieces(features, pieces, plan, options, mesh)
 
     keep = jnp.broadcast_to(jnp.asarray(keep, rows.entry.dtype), (plan.num_classes,))
-    ranked = rows.grid_entry if options.ties == "released" else rows.entry
-    if options.select == "piece":
-        is_clean = clean_by_piece(ranked, pieces, groups[pieces.group], keep)
-    else:
-        is_clean = clean_by_class(_lowest(ranked, pieces), labels, keep)
+    ranked = {"interpolated": rows.entry, "released": rows.grid_entry}[options.ties]
     best_class = groups[pieces.group[:, None], rows.best_slot]
     return CleanSet(
-        is_clean,
-        _lowest(rows.entry, pieces),
-        best_class.ravel()[pieces.first],
-        rows.gap.max(),
-        rows.rounds.max(),
+        clean=SELECTORS[options.select](ranked, pieces, groups, labels, keep),
+        entry=lowest_examination(rows.entry, pieces),
+        suggested=best_class.ravel()[pieces.first],
+        gap=rows.gap.max(),
+        rounds=rows.rounds.max(),
     )
-
-
-def _lowest(values, pieces):
-    """The least suspicious of an example's examinations, [pieces, rows] -> [N]."""
-    nowhere = len(pieces.first)
-    index = jnp.where(pieces.index >= 0, pieces.index, nowhere)
-    return jnp.full(nowhere, jnp.inf, values.dtype).at[index].min(values, mode="drop")
 
 
 def solve_pieces(

@@ -74,6 +74,29 @@ def _sum_rows(rows):
 CUTS = {"l21": cut_groups, "l1": cut_elements}
 
 
+def duality_gap(
+    step: Array,  # [c, p], U Q'
+    to_ols: Array,  # [c, p], Y Q' - beta
+    inner: Array,  # <U, R>
+    square: Array,  # ||U||^2
+    penalty: Array,
+    leverage: Array,  # largest norm of a column of Q
+) -> Array:
+    """Primal minus dual value at beta, arranged so that no large sums cancel.
+
+    The primal value is P = <U, R> - 1/2 ||U||^2. The dual point is s (U - (U Q') Q): projecting
+    adds at most leverage * ||U Q'|| to the length of a column, so it is feasible for
+
+        s = penalty / (penalty + leverage * ||U Q'||).
+    """
+    step_square = jnp.sum(step * step)
+    ahead = jnp.sum(step * to_ols)
+    added = leverage * jnp.sqrt(step_square)
+    shrink = penalty / jnp.maximum(penalty + added, jnp.finfo(step.dtype).tiny)
+    slack = (inner - ahead) - (1 + shrink) / 2 * (square - step_square)
+    return ahead - step_square / 2 + (1 - shrink) * slack
+
+
 def mean_shift_path(
     basis: Array,  # [p, n]
     targets: Array,  # [c, n], a column of zeros where the row is not used
@@ -96,7 +119,6 @@ def mean_shift_path(
     total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
     largest = jnp.max if axis is None else (lambda x: lax.pmax(jnp.max(x), axis))
     n = basis.shape[1]
-    tiny = jnp.finfo(basis.dtype).tiny
     used = targets.any(axis=0)
     num_used = total(used.sum())
     length = max(BLOCK // len(basis), 1)
@@ -120,23 +142,11 @@ def mean_shift_path(
 
     ols = total(targets @ basis.T)  # beta when gamma = 0
     _, _, energy, norms = examine(ols, jnp.finfo(basis.dtype).max)  # nothing is cut
-    energy = jnp.maximum(energy, tiny)
+    energy = jnp.maximum(energy, jnp.finfo(basis.dtype).tiny)
     leverage = jnp.sqrt(largest(jnp.sum(blocks[0] ** 2, axis=1)))
     start = largest(norms)
     is_fitted = start < 100 * jnp.finfo(basis.dtype).eps  # no residual but rounding: no path
     ratio = penalty_ratio ** (1 / (num_penalties - 1))
-
-    def relative_gap(beta, step, inner, square, penalty):
-        """Primal minus dual, arranged so that no large sums cancel.
-
-        With P = <U, R> - 1/2 ||U||^2, and s = 1 feasible up to the length that projecting can
-        add to a row, at most leverage * ||U Q'||.
-        """
-        step_square = jnp.sum(step * step)
-        ahead = jnp.sum(step * (ols - beta))
-        shrink = penalty / jnp.maximum(penalty + leverage * jnp.sqrt(step_square), tiny)
-        slack = (inner - ahead) - (1 + shrink) / 2 * (square - step_square)
-        return (ahead - step_square / 2 + (1 - shrink) * slack) / energy
 
     def unfinished(walk):
         """Until every example has entered; without a residual there is nothing to walk for."""
@@ -145,7 +155,7 @@ def mean_shift_path(
     def one_round(walk):
         """One pass at the current penalty, and on to the next if its gap is small."""
         step, inner, square, norms = examine(walk.point, walk.penalty)
-        gap = relative_gap(walk.point, step, inner, square, walk.penalty)
+        gap = duality_gap(step, ols - walk.point, inner, square, walk.penalty, leverage) / energy
         solved = (gap <= tolerance) | (walk.tries + 1 >= max_rounds)
         beta = walk.point + step
 
@@ -159,12 +169,7 @@ def mean_shift_path(
         change = beta - walk.solution
         guess = beta + ratio * change
 
-        # Zero is left where norm - penalty crosses zero: between two penalties, a line.
-        before, after = walk.norms - walk.last_penalty, norms - walk.penalty
-        enters = solved & jnp.isinf(walk.entry) & (after > 0)
-        rise = jnp.where(enters, after - before, 1)
-        crossing = walk.penalty + (walk.last_penalty - walk.penalty) * after / rise
-        entry = jnp.where(enters, crossing, walk.entry)
+        entry, enters = _enter(walk, norms, solved)
         entered = walk.entered + total(jnp.sum(enters & used, dtype=jnp.int32))
         if report is not None:
             jax.debug.callback(report, entered / num_used)
@@ -191,25 +196,9 @@ def mean_shift_path(
             betas=walk.betas.at[walk.step].set(beta) if keep_betas else None,
         )
 
-    zero, nothing = jnp.zeros((), jnp.int32), jnp.zeros((), basis.dtype)
-    walk = _Walk(
-        step=zero + 1,
-        tries=zero,
-        rounds=zero,
-        penalty=start * ratio,
-        point=ols,
-        beta=ols,
-        momentum=nothing + 1,
-        last_penalty=start,
-        solution=ols,
-        norms=norms,
-        entry=jnp.full(n, jnp.inf, basis.dtype),
-        grid_entry=jnp.zeros(n, basis.dtype),
-        entered=zero,
-        half=ols,
-        gap=nothing,
-        betas=jnp.tile(ols, (num_penalties, 1, 1)) if keep_betas else None,
-    )
+    walk = _start(ols, norms, start, ratio)
+    if keep_betas:
+        walk = walk._replace(betas=jnp.tile(ols, (num_penalties, 1, 1)))
     walk = lax.while_loop(unfinished, one_round, walk)
     # What is still zero at the end is ranked by the residual, which lies below the last penalty.
     entry = jnp.where(jnp.isinf(walk.entry), jnp.minimum(walk.norms, walk.last_penalty), walk.entry)
@@ -235,6 +224,41 @@ class _Walk(NamedTuple):
     half: Array  # [c, p], beta when half had entered
     gap: Array
     betas: Array | None
+
+
+def _start(ols, norms, largest, ratio):
+    """At the largest penalty: gamma = 0, beta is the least-squares fit."""
+    zero, nothing = jnp.zeros((), jnp.int32), jnp.zeros((), ols.dtype)
+    return _Walk(
+        step=zero + 1,
+        tries=zero,
+        rounds=zero,
+        penalty=largest * ratio,
+        point=ols,
+        beta=ols,
+        momentum=nothing + 1,
+        last_penalty=largest,
+        solution=ols,
+        norms=norms,
+        entry=jnp.full_like(norms, jnp.inf),
+        grid_entry=jnp.zeros_like(norms),
+        entered=zero,
+        half=ols,
+        gap=nothing,
+        betas=None,
+    )
+
+
+def _enter(walk, norms, solved):
+    """Entries after a penalty is solved, and which examples are new.
+
+    An example leaves zero where norm - penalty crosses zero: between two penalties, a line.
+    """
+    before, after = walk.norms - walk.last_penalty, norms - walk.penalty
+    enters = solved & jnp.isinf(walk.entry) & (after > 0)
+    rise = jnp.where(enters, after - before, 1)
+    crossing = walk.penalty + (walk.last_penalty - walk.penalty) * after / rise
+    return jnp.where(enters, crossing, walk.entry), enters
 
 
 def _into_blocks(rows, length):

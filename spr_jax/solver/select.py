@@ -53,16 +53,35 @@ def _digits(entry, radix):
             yield (number >> shift) % radix
 
 
-def clean_by_piece(entry: Array, pieces: Pieces, classes: Array, keep: Array) -> Array:
+def lowest_examination(values: Array, pieces: Pieces) -> Array:
+    """The least suspicious of an example's examinations, [pieces, rows] -> [N]."""
+    nowhere = len(pieces.first)
+    index = jnp.where(pieces.index >= 0, pieces.index, nowhere)
+    return jnp.full(nowhere, jnp.inf, values.dtype).at[index].min(values, mode="drop")
+
+
+def clean_by_piece(
+    entry: Array,  # [pieces, rows]
+    pieces: Pieces,
+    groups: Array,  # [groups, classes_per_group]
+    labels: Array,  # [N]
+    keep: Array,  # [num_classes], share of each class
+) -> Array:  # [N] bool
     """A share of each class in each piece; an example is clean if any piece says so.
 
     The released rule. Classes that are over-sampled end with more than their share.
     """
-    used = pieces.index >= 0
-    kept = jax.vmap(keep_lowest)(entry, pieces.slot, used, keep[classes])
-    return jnp.zeros(len(pieces.first), bool).at[pieces.index].max(kept)  # never at -1
+    share = keep[groups[pieces.group]]
+    kept = jax.vmap(keep_lowest)(entry, pieces.slot, pieces.index >= 0, share)
+    return jnp.zeros(len(labels), bool).at[pieces.index].max(kept)  # never at -1
 
 
-def clean_by_class(entry: Array, labels: Array, keep: Array) -> Array:
-    """A share of each class over the whole data, [N] entries."""
-    return keep_lowest(entry, labels, jnp.ones(len(labels), bool), keep)
+def clean_by_class(
+    entry: Array, pieces: Pieces, groups: Array, labels: Array, keep: Array
+) -> Array:
+    """A share of each class over the whole data, whichever pieces its examples were in."""
+    used = jnp.ones(len(labels), bool)
+    return keep_lowest(lowest_examination(entry, pieces), labels, used, keep)
+
+
+SELECTORS = {"piece": clean_by_piece, "class": clean_by_class}

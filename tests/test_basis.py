@@ -1,4 +1,4 @@
-import jax.numpy as jnp
+import jax
 import numpy as np
 import pytest
 from conftest import make_data
@@ -9,13 +9,15 @@ from spr_jax.solver.basis import point_nearby, principal_basis
 
 
 def basis_of(features, dim, index=None, used=None, exact=True):
-    features = jnp.asarray(features)
     if used is None:
         used = np.ones(len(features) if index is None else len(index), bool)
-    index = None if index is None else jnp.asarray(index)
-    origin = point_nearby(features)
-    basis = principal_basis(features, index, jnp.asarray(used), dim, origin=origin, exact=exact)
-    return np.asarray(basis)
+
+    @jax.jit
+    def basis(features, index, used):
+        origin = point_nearby(features)
+        return principal_basis(features, index, used, dim, origin=origin, exact=exact)
+
+    return np.asarray(basis(features, index, used))
 
 
 def hat(rows):

@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -11,7 +12,7 @@ from spr_jax.solver.groups import class_prototypes, group_classes
 )
 def test_groups_match_the_greedy_loop(num_classes, size):
     prototypes = np.random.default_rng(0).standard_normal((num_classes, 6))
-    groups = np.asarray(group_classes(jnp.asarray(prototypes), size))
+    groups = np.asarray(jax.jit(group_classes, static_argnums=1)(prototypes, size))
     ours = [[k for k in group.tolist() if k >= 0] for group in groups]
     assert ours == greedy_groups(prototypes, size)
     assert max(map(len, ours)) - min(map(len, ours)) <= 1

@@ -1,3 +1,5 @@
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -13,10 +15,8 @@ from spr_jax.solver.mean_shift import mean_shift_path
 def solve(scores, targets, tolerance=1e-12, **options):
     """Path of one piece given as in the paper, scores [n, p] and targets [n, c]."""
     basis, _ = np.linalg.qr(scores)
-    path = mean_shift_path(
-        jnp.asarray(basis.T), jnp.asarray(targets.T), tolerance=tolerance, **options
-    )
-    return jax.device_get(path), basis
+    walk = jax.jit(partial(mean_shift_path, tolerance=tolerance, **options))
+    return jax.device_get(walk(basis.T, targets.T)), basis
 
 
 def shifts(path, basis, targets, grid):
@@ -152,9 +152,9 @@ def test_pieces_do_not_see_each_other():
     pieces = [make_piece(60, 6, 5, seed) for seed in range(3)]
     basis = jnp.stack([jnp.asarray(np.linalg.qr(scores)[0].T) for scores, _ in pieces])
     targets = jnp.stack([jnp.asarray(targets.T) for _, targets in pieces])
-    together = jax.vmap(mean_shift_path)(basis, targets)
+    together = jax.jit(jax.vmap(mean_shift_path))(basis, targets)
     for k in range(3):
-        alone = mean_shift_path(basis[k], targets[k])
+        alone = jax.jit(mean_shift_path)(basis[k], targets[k])
         np.testing.assert_allclose(together.entry[k], alone.entry, rtol=1e-9)
         assert together.rounds[k] == alone.rounds
 
@@ -195,7 +195,7 @@ def test_rounds_are_bounded(piece):
 )
 def test_nothing_to_explain_gives_no_entries(targets):
     basis = np.linalg.qr(np.eye(5)[np.arange(40) % 5])[0].T
-    path = mean_shift_path(jnp.asarray(basis), jnp.asarray(targets))
+    path = jax.jit(mean_shift_path)(basis, targets)
     assert path.rounds == 0
     np.testing.assert_allclose(path.entry, 0, atol=1e-12)
 

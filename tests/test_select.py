@@ -1,3 +1,4 @@
+import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
@@ -9,7 +10,7 @@ from spr_jax.solver.select import clean_by_class, clean_by_piece, keep_lowest
 
 def kept_of(entry, slot, share, used=None):
     used = np.ones(len(entry), bool) if used is None else used
-    kept = keep_lowest(*map(jnp.asarray, (entry, slot, used, share)))
+    kept = jax.jit(keep_lowest)(*map(np.asarray, (entry, slot, used, share)))
     return set(np.flatnonzero(kept).tolist())
 
 
@@ -77,7 +78,7 @@ def test_union_over_pieces_is_in_dataset_order():
     )
     entry = jnp.asarray([[0.1, 0.2, 0.5, 0.0], [0.9, 0.3, 0.4, 0.6]])
     groups, labels = jnp.asarray([[0, 1]]), jnp.asarray([0, 1, 1, 0, 0])
-    clean = clean_by_piece(entry, pieces, groups, labels, jnp.asarray([0.5, 0.5]))
+    clean = jax.jit(clean_by_piece)(entry, pieces, groups, labels, jnp.asarray([0.5, 0.5]))
     assert np.flatnonzero(clean).tolist() == [1, 2, 3, 4]
 
 
@@ -88,7 +89,9 @@ def test_whole_data_rule_keeps_a_share_of_each_class():
     everyone = jnp.arange(300)
     pieces = Pieces(everyone[None], labels[None], jnp.zeros(1, int), everyone)
     groups = jnp.arange(3)[None]
-    clean = clean_by_class(entry[None], pieces, groups, labels, jnp.asarray([0.2, 0.5, 0.9]))
+    clean = jax.jit(clean_by_class)(
+        entry[None], pieces, groups, labels, jnp.asarray([0.2, 0.5, 0.9])
+    )
     for k, share in enumerate([0.2, 0.5, 0.9]):
         mine = np.asarray(labels) == k
         assert np.asarray(clean)[mine].sum() == int(share * mine.sum() + 1e-9)

@@ -28,6 +28,11 @@ def run(features, labels, seed=0, keep=0.5, clean=None, mesh=None, options=None,
     return jax.device_get(found)
 
 
+def pieces_of(labels, num_classes, plan):
+    cut = jax.jit(cut_pieces, static_argnums=3)
+    return jax.device_get(cut(labels, jnp.arange(num_classes)[None], jax.random.key(0), plan))
+
+
 def precision(clean, given, true):
     return (given == true)[clean].mean()
 
@@ -117,8 +122,8 @@ def test_clean_mask_is_in_dataset_order():
     features, given, true = make_data(2000, rate=0.4)
     found = run(features, given, per_class=10)
     plan = plan_pieces(given, per_class=10)
-    pieces = cut_pieces(jnp.asarray(given), jnp.arange(4)[None], jax.random.key(0), plan)
-    visited = np.asarray(pieces.index).ravel()
+    pieces = pieces_of(given, 4, plan)
+    visited = pieces.index.ravel()
     _, visited = np.unique(visited, return_index=True)
     order = np.argsort(visited)  # position in the visiting order -> example
     as_positions = found.clean[order]
@@ -129,15 +134,15 @@ def test_clean_mask_is_in_dataset_order():
 
 def test_released_selection_in_slow_numpy():
     """Every piece: exact PCA, row-by-row path, the released walk; then the union."""
-    features, given, _ = make_data(150, 8, 3, seed=3)
+    features, given, _ = make_data(90, 8, 3, seed=3)
     options = Options(
         pca_dim=4, num_penalties=15, penalty_ratio=0.03, tolerance=1e-12, ties="released"
     )
     found = run(features, given, per_class=10, options=options)
     plan = plan_pieces(given, per_class=10)
-    pieces = cut_pieces(jnp.asarray(given), jnp.arange(3)[None], jax.random.key(0), plan)
-    clean = np.zeros(150, bool)
-    for index, slot in zip(np.asarray(pieces.index), np.asarray(pieces.slot), strict=True):
+    pieces = pieces_of(given, 3, plan)
+    clean = np.zeros(90, bool)
+    for index, slot in zip(pieces.index, pieces.slot, strict=True):
         scores, targets = pca_scores(features[index], 4), np.eye(3)[slot]
         grid = penalties(scores, targets, 15, 0.03)
         nonzero = row_by_row(scores, targets, grid, tolerance=1e-11).any(axis=2)

@@ -154,13 +154,19 @@ def run_one(n: int, d: int) -> None:
     peak = peak_memory()
     measured = {
         "examples": n,
-        "seconds": float(np.median(seconds)),
-        "spread": spread(seconds),
+        "seconds": seconds,
         "compile_seconds": compilation,
         "rounds": int(found.rounds),
         "peak_gib": peak,
     }
     print(json.dumps(measured))
+
+
+def pooled(runs: list[dict]) -> dict:
+    """The processes of one size, which took turns with the other sizes, as one."""
+    times = [second for run in runs for second in run["seconds"]]
+    peak = max(run["peak_gib"] for run in runs)
+    return runs[0] | {"seconds": np.median(times), "spread": spread(times), "peak_gib": peak}
 
 
 def peak_memory() -> float:
@@ -210,7 +216,8 @@ def main() -> None:
 
     sizes = [12_500, 25_000, 50_000, 100_000, 200_000, 400_000]
     sizes += [1_000_000] if options.large else []
-    growth = [run_growth(n, 64) for n in tqdm(sizes, "growth")]
+    runs = [run_growth(n, 64) for n in tqdm(sizes * options.repeats, "growth")]
+    growth = [pooled([run for run in runs if run["examples"] == n]) for n in sizes]
     per_row = {row["examples"]: row["seconds"] / row["examples"] for row in growth}
     ratios = {
         "split_over_sklearn": median["scikit-learn"] / median["split"],

@@ -4,8 +4,9 @@ import pytest
 from conftest import make_data
 from reference import pca_scores
 
-from spr_jax.solver import basis as module
+from spr_jax.solver import blocks as blocks_module
 from spr_jax.solver.basis import point_nearby, principal_basis
+from spr_jax.solver.blocks import blocks_of
 
 
 def basis_of(features, dim, index=None, used=None, exact=True):
@@ -17,7 +18,8 @@ def basis_of(features, dim, index=None, used=None, exact=True):
         origin = point_nearby(features)
         return principal_basis(features, index, used, dim, origin=origin, exact=exact)
 
-    return np.asarray(basis(features, index, used))
+    blocks = blocks_of(len(used))
+    return np.asarray(jax.vmap(blocks.join, in_axes=1)(basis(features, index, used)))
 
 
 def hat(rows):
@@ -36,7 +38,7 @@ def test_basis_spans_the_principal_component_scores(n, d):
 def test_blocks_of_rows_add_up(monkeypatch):
     features, _, _ = make_data(300, 20)
     whole = basis_of(features, 7)
-    monkeypatch.setattr(module, "BLOCK", 64)
+    monkeypatch.setattr(blocks_module, "ROWS", 64)
     np.testing.assert_allclose(hat(basis_of(features, 7)), hat(whole), atol=1e-10)
 
 

@@ -8,14 +8,20 @@ from conftest import make_piece
 from reference import penalties, projection, row_by_row
 from sklearn.linear_model import enet_path
 
-from spr_jax.solver import mean_shift
+from spr_jax.solver.blocks import Blocks
 from spr_jax.solver.mean_shift import mean_shift_path
+
+
+def path_of(basis, targets, **options):
+    """Path of one piece, Q [p, n] and Y [c, n], in one block."""
+    path = mean_shift_path(basis[None], targets[None], **options)
+    return path._replace(entry=path.entry[0], grid_entry=path.grid_entry[0])
 
 
 def solve(scores, targets, tolerance=1e-12, **options):
     """Path of one piece given as in the paper, scores [n, p] and targets [n, c]."""
     basis, _ = np.linalg.qr(scores)
-    walk = jax.jit(partial(mean_shift_path, tolerance=tolerance, **options))
+    walk = jax.jit(partial(path_of, tolerance=tolerance, **options))
     return jax.device_get(walk(basis.T, targets.T)), basis
 
 
@@ -152,18 +158,24 @@ def test_pieces_do_not_see_each_other():
     pieces = [make_piece(60, 6, 5, seed) for seed in range(3)]
     basis = jnp.stack([jnp.asarray(np.linalg.qr(scores)[0].T) for scores, _ in pieces])
     targets = jnp.stack([jnp.asarray(targets.T) for _, targets in pieces])
-    together = jax.jit(jax.vmap(mean_shift_path))(basis, targets)
+    together = jax.jit(jax.vmap(path_of))(basis, targets)
     for k in range(3):
-        alone = jax.jit(mean_shift_path)(basis[k], targets[k])
+        alone = jax.jit(path_of)(basis[k], targets[k])
         np.testing.assert_allclose(together.entry[k], alone.entry, rtol=1e-9)
         assert together.rounds[k] == alone.rounds
 
 
-def test_blocks_of_examples_add_up(piece, monkeypatch):
-    whole, _ = solve(*piece)
-    monkeypatch.setattr(mean_shift, "BLOCK", 25 * 6)  # of the 60 rows
-    blocks, _ = solve(*piece)
-    np.testing.assert_allclose(blocks.entry, whole.entry, atol=1e-9)
+@pytest.mark.parametrize("length", [60, 25, 7])
+def test_blocks_of_examples_add_up(piece, length):
+    scores, targets = piece
+    whole, basis = solve(scores, targets)
+    blocks = Blocks(60, -(-60 // length), length)
+    in_blocks = jax.vmap(blocks.cut, out_axes=1)
+    fresh = blocks.fresh[:, None]
+    path = jax.jit(partial(mean_shift_path, tolerance=1e-12))(
+        in_blocks(basis.T) * fresh, in_blocks(targets.T) * fresh
+    )
+    np.testing.assert_allclose(blocks.join(path.entry), whole.entry, atol=1e-9)
 
 
 def test_path_ends_when_every_row_has_entered(piece):
@@ -195,7 +207,7 @@ def test_rounds_are_bounded(piece):
 )
 def test_nothing_to_explain_gives_no_entries(targets):
     basis = np.linalg.qr(np.eye(5)[np.arange(40) % 5])[0].T
-    path = jax.jit(mean_shift_path)(basis, targets)
+    path = jax.jit(path_of)(basis, targets)
     assert path.rounds == 0
     np.testing.assert_allclose(path.entry, 0, atol=1e-12)
 

@@ -11,6 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from spr_jax.solver.basis import point_nearby, principal_basis
+from spr_jax.solver.blocks import blocks_of
 from spr_jax.solver.groups import class_prototypes, group_classes
 from spr_jax.solver.mean_shift import mean_shift_path
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces, plan_pieces
@@ -123,8 +124,12 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> R
         exact = plan.per_class is None
         return principal_basis(features, index, used, dim, origin=origin, exact=exact, axis=axis)
 
+    blocks = blocks_of(slot.shape[1])
+
     def solve(basis, used, slot):
-        targets = (slot == jnp.arange(plan.classes_per_group)[:, None]) & used
+        slot, used = blocks.cut(slot), blocks.cut(used) & blocks.fresh
+        targets = slot[:, None] == jnp.arange(plan.classes_per_group)[:, None]
+        targets &= used[:, None]
         path = mean_shift_path(
             basis,
             targets.astype(basis.dtype),
@@ -136,8 +141,9 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> R
             report=options.report if plan.per_class is None else None,
             axis=axis,
         )
-        best_slot = jnp.argmax(path.beta @ basis, axis=0)
-        return Rows(path.entry, path.grid_entry, best_slot, path.gap, path.rounds)
+        best_slot = jnp.argmax(path.beta @ basis, axis=1)
+        rows = map(blocks.join, (path.entry, path.grid_entry, best_slot))
+        return Rows(*rows, path.gap, path.rounds)
 
     if plan.per_class is None:  # a few large pieces, one after the other
         return lax.map(lambda a: solve(basis_of(*a[:2]), *a[1:]), (index, used, slot))

@@ -2,16 +2,17 @@
 
 The regression Y = X beta + gamma sees the features only through the space that their columns
 span, so a piece needs Q [dim, n] with Q Q' = I and the span of the first `dim` principal
-component scores of X. Directions in which the features do not vary come out as zero rows, so
-rank-deficient pieces, constant features and dim > n are nothing special.
+component scores of X. It comes in blocks of rows (`blocks.py`), [blocks, dim, m]. Directions in
+which the features do not vary come out as zero rows, so rank-deficient pieces, constant features
+and dim > n are nothing special.
 """
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
-BLOCK = 1024  # rows of features worked on at a time, so that they stay in the cache
+from spr_jax.solver.blocks import ROWS, blocks_of, sum_and_stack
+
 OVERSAMPLE = 10  # as in randomised PCA
 
 
@@ -24,27 +25,27 @@ def principal_basis(
     origin: Array,  # [d], from `point_nearby`
     exact: bool = True,
     axis: str | None = None,
-) -> Array:  # [dim, n]
+) -> Array:  # [blocks, dim, m]
     """Basis of the leading principal component scores of one piece.
 
     `exact=False` finds them by subspace iteration where that is cheaper (small pieces of wide
     features). With `axis`, the rows of one large piece are spread over that mesh axis.
     """
-    n = len(used)
-    used = used.astype(features.dtype)
+    blocks = blocks_of(len(used))
 
-    def take(start, size):
-        """Rows of the piece, seen from the origin, and whether each is used."""
+    def take(start, fresh):
+        """A block of rows, seen from the origin, and whether each counts."""
         if index is None:
-            rows = lax.dynamic_slice_in_dim(features, start, size)
+            rows = lax.dynamic_slice_in_dim(features, start, blocks.length)
         else:
-            rows = lax.dynamic_slice_in_dim(index, start, size)
+            rows = lax.dynamic_slice_in_dim(index, start, blocks.length)
             rows = features.at[jnp.maximum(rows, 0)].get(mode="promise_in_bounds")
-        return rows - origin, lax.dynamic_slice_in_dim(used, start, size)
+        counts = lax.dynamic_slice_in_dim(used, start, blocks.length) & fresh
+        return rows - origin, counts.astype(features.dtype)
 
-    if n <= features.shape[1] and axis is None:
-        return _from_gram(*take(0, n), dim, exact)
-    return _from_covariance(take, n, features.shape[1], dim, axis)
+    if blocks.count == 1 and blocks.length <= features.shape[1] and axis is None:
+        return _from_gram(*take(0, True), dim, exact)[None]
+    return _from_covariance(take, blocks, dim, axis)
 
 
 def point_nearby(features: Array, axis: str | None = None) -> Array:
@@ -52,7 +53,7 @@ def point_nearby(features: Array, axis: str | None = None) -> Array:
 
     Centring happens later and exactly; this keeps a large common offset from eating the digits.
     """
-    mean = features[:BLOCK].mean(axis=0)
+    mean = features[:ROWS].mean(axis=0)
     return mean if axis is None else lax.pmean(mean, axis)
 
 
@@ -108,45 +109,42 @@ def _amplified(matrix, vectors, degree):
     return current
 
 
-def _from_covariance(take, n, d, dim, axis):
+def _from_covariance(take, blocks, dim, axis):
     """More rows than features: rotate the features by the eigenvectors of X'X [d, d].
 
     The rows are read block by block and never copied as a whole.
     """
     total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
-    dim = min(dim, d)
-    half = d // 2  # X'X is symmetric: its upper rows and its lower right corner are enough
+    where = jnp.asarray(blocks.starts), jnp.asarray(blocks.fresh)
 
-    def moments(sums, block):
-        rows, used = take(*block)
+    def moments(*where):
+        rows, used = take(*where)
         rows = rows * used[:, None]
-        lower = rows[:, half:]
-        parts = used.sum(), used @ rows, rows[:, :half].T @ rows, lower.T @ lower
-        return jax.tree.map(jnp.add, sums, parts)
+        half = rows.shape[1] // 2  # X'X is symmetric: its upper rows and its last corner do
+        upper, corner = rows[:, :half].T @ rows, rows[:, half:].T @ rows[:, half:]
+        return (used.sum(), used @ rows, upper, corner), None
 
-    shapes = (), (d,), (half, d), (d - half, d - half)
-    dtype = take(0, 1)[0].dtype
-    nothing = tuple(jnp.zeros(shape, dtype) for shape in shapes)
-    count, first, upper, corner = total(_fold_blocks(moments, nothing, n))
-    second = jnp.block([[upper], [jnp.hstack([upper[:, half:].T, corner])]])
+    count, first, upper, corner = total(sum_and_stack(moments, where)[0])
+    second = jnp.block([[upper], [jnp.hstack([upper[:, len(upper) :].T, corner])]])
     mean = first / jnp.maximum(count, 1)
     values, vectors = _eigh_once(second - count * jnp.outer(mean, mean), axis)
-    kept = values[-dim:] > _noise_floor(values)
-    scale = jnp.where(kept, lax.rsqrt(jnp.where(kept, values[-dim:], 1)), 0)
-    rotation = (vectors[:, -dim:] * scale).T  # [dim, d]
+    floor = _noise_floor(values)
+    values, vectors = values[-dim:], vectors[:, -dim:]
+    kept = values > floor
+    scale = jnp.where(kept, lax.rsqrt(jnp.where(kept, values, 1)), 0)
 
-    def scores(block):
-        rows, used = take(*block)
-        return rotation @ ((rows - mean) * used[:, None]).T
+    def scores(*where):
+        rows, used = take(*where)
+        basis = (vectors * scale).T @ ((rows - mean) * used[:, None]).T
+        return basis @ basis.T, basis
 
-    basis = _map_blocks(scores, n)
     # Scores along weak directions are orthonormal only roughly in single precision: finish with
     # the Cholesky factor of what is left of Q Q' = I.
-    product = total(basis @ basis.T) + jnp.diag(1 - kept.astype(dtype))
-    correction = lax.linalg.triangular_solve(
-        jnp.linalg.cholesky(product), jnp.eye(dim, dtype=dtype), left_side=True, lower=True
-    )
-    return correction @ basis
+    product, basis = sum_and_stack(scores, where)
+    factor = jnp.linalg.cholesky(total(product) + jnp.diag(1 - kept.astype(product.dtype)))
+    identity = jnp.eye(len(factor), dtype=factor.dtype)
+    correction = lax.linalg.triangular_solve(factor, identity, left_side=True, lower=True)
+    return lax.map(lambda basis: correction @ basis, basis)
 
 
 def _eigh_once(matrix, axis):
@@ -157,25 +155,3 @@ def _eigh_once(matrix, axis):
     is_first = lax.axis_index(axis) == 0
     found = lax.cond(is_first, lambda: tuple(jnp.linalg.eigh(matrix)), lambda: nothing)
     return lax.psum(found, axis)
-
-
-def _fold_blocks(add, start, n):
-    """add(... add(start, block) ..., block) over (first row, number of rows)."""
-    whole = n // BLOCK
-    if whole:
-        start, _ = lax.scan(
-            lambda sums, i: (add(sums, (i * BLOCK, BLOCK)), None), start, jnp.arange(whole)
-        )
-    return add(start, (whole * BLOCK, n % BLOCK)) if n % BLOCK else start
-
-
-def _map_blocks(f, n):
-    """Results [k, rows] of all blocks, side by side: [k, n]."""
-    whole = n // BLOCK
-    parts = []
-    if whole:
-        blocks = lax.map(lambda i: f((i * BLOCK, BLOCK)), jnp.arange(whole))
-        parts.append(jnp.swapaxes(blocks, 0, 1).reshape(blocks.shape[1], -1))
-    if n % BLOCK:
-        parts.append(f((whole * BLOCK, n % BLOCK)))
-    return jnp.concatenate(parts, axis=1)

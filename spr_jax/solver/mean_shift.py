@@ -7,7 +7,8 @@ Solves, for a decreasing grid of penalties (lambda below is n times scikit-learn
 by turning to one block at a time: beta has a least-squares solution and each row of gamma a
 closed-form shrinkage. An example whose row leaves zero early has a label that its features do
 not explain. Shapes: n examples, c classes, p features, orthonormal (`basis.py`), and arrays
-with the long axis last: Q [p, n], Y [c, n], beta [c, p].
+with the long axis last: Q [p, n], Y [c, n], beta [c, p]. The examples come in blocks
+(`blocks.py`), a leading axis on whatever has one entry for each.
 
 With gamma eliminated this is Huber regression in the small matrix beta: the residual
 R = Y - beta Q enters through U = R - gamma, each of whose columns is R's, cut to length lambda.
@@ -31,12 +32,12 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-BLOCK = 2**17  # numbers of Q worked on at a time, so that they stay in the cache
+from spr_jax.solver.blocks import sum_and_stack
 
 
 class Path(NamedTuple):
-    entry: Array  # [n], penalty at which an example left zero, between grid points
-    grid_entry: Array  # [n], first penalty of the grid at which it was not zero
+    entry: Array  # [blocks, m], penalty at which an example left zero, between grid points
+    grid_entry: Array  # [blocks, m], first penalty of the grid at which it was not zero
     beta: Array  # [c, p], the fit when half of the examples had entered
     gap: Array  # [], largest duality gap over the path, relative to ||Y - (Y Q') Q||^2
     rounds: Array  # [], passes over the examples
@@ -98,8 +99,8 @@ def duality_gap(
 
 
 def mean_shift_path(
-    basis: Array,  # [p, n]
-    targets: Array,  # [c, n], a column of zeros where the row is not used
+    basis: Array,  # [blocks, p, m]
+    targets: Array,  # [blocks, c, m], zeros where a row does not count
     *,
     kind: str = "l21",
     num_penalties: int = 100,
@@ -118,32 +119,25 @@ def mean_shift_path(
     cut = CUTS[kind]
     total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
     largest = jnp.max if axis is None else (lambda x: lax.pmax(jnp.max(x), axis))
-    n = basis.shape[1]
-    used = targets.any(axis=0)
+    used = targets.any(axis=1)
     num_used = total(used.sum())
-    length = max(BLOCK // len(basis), 1)
-    blocks = _into_blocks(basis, length), _into_blocks(targets, length)
 
     def examine(beta, penalty):
-        """One pass over the examples: U Q', <U, R>, ||U||^2, and the residual norms [n]."""
+        """One pass over the examples: U Q', <U, R>, ||U||^2, and the residual norms."""
 
         def examine_block(basis, targets):
             part = cut(targets - beta @ basis, penalty)
             return (part.within @ basis.T, part.inner.sum(), part.square.sum()), part.norms
 
-        if len(blocks[0]) == 1:
-            sums, norms = examine_block(blocks[0][0], blocks[1][0])
-        else:
-            zeros = jnp.zeros_like(beta), jnp.zeros((), beta.dtype), jnp.zeros((), beta.dtype)
-            sums, norms = lax.scan(
-                lambda sums, block: _add_first(sums, examine_block(*block)), zeros, blocks
-            )
-        return *total(sums), norms.reshape(-1)[:n]
+        sums, norms = sum_and_stack(examine_block, (basis, targets))
+        return *total(sums), norms
 
-    ols = total(targets @ basis.T)  # beta when gamma = 0
-    _, _, energy, norms = examine(ols, jnp.finfo(basis.dtype).max)  # nothing is cut
+    # With gamma = 0, beta is the least-squares fit, and its residual is not cut.
+    blocks = basis, targets
+    ols = total(sum_and_stack(lambda basis, targets: (targets @ basis.T, None), blocks)[0])
+    _, _, energy, norms = examine(ols, jnp.finfo(basis.dtype).max)
     energy = jnp.maximum(energy, jnp.finfo(basis.dtype).tiny)
-    leverage = jnp.sqrt(largest(jnp.sum(blocks[0] ** 2, axis=1)))
+    leverage = jnp.sqrt(largest(jnp.sum(basis**2, axis=1)))
     start = largest(norms)
     is_fitted = start < 100 * jnp.finfo(basis.dtype).eps  # no residual but rounding: no path
     ratio = penalty_ratio ** (1 / (num_penalties - 1))
@@ -217,9 +211,9 @@ class _Walk(NamedTuple):
     momentum: Array  # kept from penalty to penalty
     last_penalty: Array  # the last one that was solved,
     solution: Array  # [c, p], its beta
-    norms: Array  # [n], and its residuals
-    entry: Array  # [n], infinite until known
-    grid_entry: Array  # [n]
+    norms: Array  # [blocks, m], and its residuals
+    entry: Array  # [blocks, m], infinite until known
+    grid_entry: Array  # [blocks, m]
     entered: Array  # number of examples
     half: Array  # [c, p], beta when half had entered
     gap: Array
@@ -259,17 +253,3 @@ def _enter(walk, norms, solved):
     rise = jnp.where(enters, after - before, 1)
     crossing = walk.penalty + (walk.last_penalty - walk.penalty) * after / rise
     return jnp.where(enters, crossing, walk.entry), enters
-
-
-def _into_blocks(rows, length):
-    """[k, n] -> [blocks, k, m <= length], filled up with columns of zeros, which change nothing."""
-    k, n = rows.shape
-    count = -(-n // length)
-    length = -(-n // count)
-    rows = jnp.pad(rows, ((0, 0), (0, count * length - n)))
-    return jnp.swapaxes(rows.reshape(k, count, length), 0, 1)
-
-
-def _add_first(sums, result):
-    added, norms = result
-    return jax.tree.map(jnp.add, sums, added), norms

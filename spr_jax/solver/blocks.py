@@ -1,0 +1,64 @@
+"""Long arrays in blocks of rows that stay in the cache.
+
+A pass over n rows goes block by block. All blocks are equally long, so the last one starts early
+enough to be full; the rows it shares with the one before it are not `fresh` and must not count.
+"""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import Array, lax
+
+ROWS = 2048
+
+
+class Blocks(NamedTuple):
+    """The blocks of n rows."""
+
+    n: int
+    count: int
+    length: int
+
+    @property
+    def starts(self) -> np.ndarray:
+        """First row of each block, [count]."""
+        return np.minimum(np.arange(self.count) * self.length, self.n - self.length)
+
+    @property
+    def fresh(self) -> np.ndarray:
+        """Which rows belong to no earlier block, [count, length]."""
+        row = self.starts[:, None] + np.arange(self.length)
+        return row >= np.arange(self.count)[:, None] * self.length
+
+    def cut(self, rows: Array) -> Array:
+        """[n] -> [count, length]."""
+        split = (self.count - 1) * self.length
+        last = rows[self.n - self.length :]
+        return jnp.concatenate([rows[:split].reshape(-1, self.length), last[None]])
+
+    def join(self, blocks: Array) -> Array:
+        """[count, length] -> [n]."""
+        rest = self.n - (self.count - 1) * self.length
+        return jnp.concatenate([blocks[:-1].ravel(), blocks[-1, self.length - rest :]])
+
+
+def blocks_of(n: int) -> Blocks:
+    count = -(-n // ROWS)
+    return Blocks(n, count, -(-n // count))
+
+
+def sum_and_stack(f, arrays):
+    """f gives (sums, rows) for each block: add up the first, stack the second."""
+    if len(jax.tree.leaves(arrays)[0]) == 1:
+        sums, rows = f(*jax.tree.map(lambda array: array[0], arrays))
+        return sums, jax.tree.map(lambda array: array[None], rows)
+    shapes = jax.eval_shape(f, *jax.tree.map(lambda array: array[0], arrays))[0]
+    zeros = jax.tree.map(lambda shape: jnp.zeros(shape.shape, shape.dtype), shapes)
+
+    def add(sums, block):
+        added, rows = f(*block)
+        return jax.tree.map(jnp.add, sums, added), rows
+
+    return lax.scan(add, zeros, arrays)

@@ -9,6 +9,7 @@ import csv
 import os
 import tempfile
 import zipfile
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,33 +57,35 @@ def read_labels(path: str | Path) -> np.ndarray:
     return values
 
 
-def _read_numpy(path, name):
-    """One array, without unpickling anything."""
-    if path.suffix.lower() not in (".npy", ".npz"):
-        raise ValueError(f"Cannot read {path}: expected a file that ends in .npy, .npz or .csv.")
+def load_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    """The array of a .npy or the arrays of a .npz file, without unpickling anything."""
     try:
         with open(path, "rb") as file:
             loaded = np.load(file, allow_pickle=False)
-            if isinstance(loaded, np.ndarray):
-                return loaded
-            names = loaded.files
-            if len(names) != 1 and name not in names:
-                raise ValueError(
-                    f"{path} holds the arrays {sorted(names)}; expected one array, or one named "
-                    f"{name!r}."
-                )
-            return loaded[name if name in names else names[0]]
+            return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
     except OSError as error:
         raise ValueError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except (EOFError, zipfile.BadZipFile):
+    except (EOFError, zipfile.BadZipFile, zlib.error):
         raise ValueError(f"Cannot read {path}: it is cut off or not a NumPy file.") from None
-    except ValueError as error:
-        if str(path) in str(error):
-            raise
+    except ValueError:
         raise ValueError(
             f"Cannot read {path}: it is not an array of numbers or text that NumPy stored "
             "without pickling."
         ) from None
+
+
+def _read_numpy(path, name):
+    """One array, named if there are several."""
+    if path.suffix.lower() not in (".npy", ".npz"):
+        raise ValueError(f"Cannot read {path}: expected a file that ends in .npy, .npz or .csv.")
+    arrays = load_arrays(path)
+    if isinstance(arrays, np.ndarray):
+        return arrays
+    if len(arrays) != 1 and name not in arrays:
+        raise ValueError(
+            f"{path} holds the arrays {sorted(arrays)}; expected one array, or one named {name!r}."
+        )
+    return arrays[name] if name in arrays else next(iter(arrays.values()))
 
 
 def _read_csv(path, text=False):
@@ -117,11 +120,12 @@ def _is_number(text):
 
 
 @contextlib.contextmanager
-def replace_file(path: Path) -> Iterator:
+def replace_file(path: Path, *, binary: bool = False) -> Iterator:
     """Write to a temporary file beside `path` and rename it at the end, or leave no trace."""
     handle, name = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
+    text = {} if binary else {"newline": "", "encoding": "utf-8"}
     try:
-        with open(handle, "w", newline="", encoding="utf-8") as file:
+        with open(handle, "wb" if binary else "w", **text) as file:
             yield file
         os.chmod(name, 0o666 & ~_umask())
         os.replace(name, path)

@@ -10,6 +10,7 @@ LAYERS = {
     "spr_jax": 0,  # the package itself, whose imports are lazy
     "spr_jax.devices": 0,
     "spr_jax.files": 0,
+    "spr_jax.noise": 1,
     "spr_jax.solver": 1,
     "spr_jax.detect": 2,
     "experiments": 4,

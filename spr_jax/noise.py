@@ -1,0 +1,183 @@
+"""Label noise: wrong labels with a known truth, and a manifest that says what was done.
+
+Every kind maps true labels to given labels with a generator of its own seed, apart from the seed
+of training. The first two follow the released code draw by draw (NumPy's legacy generator), so
+seed 233 gives the labels that its experiments used.
+"""
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from spr_jax.files import load_arrays, replace_file
+
+# Source -> target of the paper's asymmetric noise, in the order in which pairs are processed.
+PAIRS = {
+    "mnist": ((7, 1), (2, 7), (5, 6), (6, 5), (3, 8)),
+    "cifar10": ((9, 1), (2, 0), (3, 5), (5, 3), (4, 7)),
+}
+
+
+class Manifest(NamedTuple):
+    """What was asked for and what came out."""
+
+    given: np.ndarray  # [N]
+    true: np.ndarray  # [N]
+    kind: str
+    rate: float  # asked for
+    seed: int
+
+    @property
+    def obtained(self) -> float:
+        """Share of labels that are wrong."""
+        return float(np.mean(self.given != self.true))
+
+    @property
+    def matrix(self) -> np.ndarray:
+        """[c, c], share of each true class (row) with each given label (column)."""
+        size = 1 + max(self.given.max(), self.true.max())
+        counts = np.zeros((size, size))
+        np.add.at(counts, (self.true, self.given), 1)
+        return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+def symmetric(
+    labels: np.ndarray,
+    rate: float,
+    *,
+    num_classes: int,
+    seed: int = 233,
+    inclusive: bool = False,
+) -> np.ndarray:
+    """A share of each class gets a random other label.
+
+    `inclusive` draws among all classes, the true one too, so fewer labels end up wrong.
+    """
+    _check_rate(rate)
+    generator = np.random.RandomState(seed)
+    chosen = []
+    for label in range(num_classes):
+        members = np.flatnonzero(labels == label)
+        chosen.append(generator.choice(members, int(rate * len(members)), replace=False))
+    chosen = np.concatenate(chosen)
+    given = labels.copy()
+    if inclusive:
+        given[chosen] = generator.randint(0, num_classes, len(chosen))
+    else:
+        other = generator.randint(0, num_classes - 1, len(chosen))
+        given[chosen] = other + (other >= labels[chosen])  # skip the true class
+    return given
+
+
+def asymmetric(
+    labels: np.ndarray,
+    rate: float,
+    *,
+    pairs: Sequence[tuple[int, int]],
+    seed: int = 233,
+    simultaneous: bool = False,
+) -> np.ndarray:
+    """A share of each source class gets the label of its target class.
+
+    As released, pairs are processed one after the other on labels already changed, so swapped
+    classes send some examples home again and less noise comes out than was asked for.
+    `simultaneous` takes every pair from the true labels.
+    """
+    _check_rate(rate)
+    generator = np.random.RandomState(seed)
+    given = labels.copy()
+    for source, target in pairs:
+        members = np.flatnonzero((labels if simultaneous else given) == source)
+        given[generator.choice(members, int(rate * len(members)), replace=False)] = target
+    return given
+
+
+def by_matrix(labels: np.ndarray, matrix: np.ndarray, *, seed: int = 233) -> np.ndarray:
+    """Each label is drawn from the row of its true class in a transition matrix [c, c]."""
+    matrix = np.asarray(matrix, float)
+    rows, columns = matrix.shape if matrix.ndim == 2 else (0, 0)
+    if rows != columns or rows <= labels.max():
+        raise ValueError(
+            f"The transition matrix has the shape {matrix.shape}; expected a row and a column "
+            f"for each of the {labels.max() + 1} classes."
+        )
+    if matrix.min() < 0 or not np.allclose(matrix.sum(axis=1), 1):
+        raise ValueError("The rows of the transition matrix must be shares that add up to 1.")
+    return _draw(matrix[labels], np.random.RandomState(seed))
+
+
+def instance_dependent(
+    labels: np.ndarray,
+    features: np.ndarray,
+    rate: float,
+    *,
+    num_classes: int,
+    seed: int = 233,
+) -> np.ndarray:
+    """Errors that depend on the example, towards classes that its features point to.
+
+    Xia et al., 2020, https://arxiv.org/abs/2006.07836, Algorithm 2: each example has its own
+    chance to be wrong, normal around the rate and cut to [0, 1]; the wrong label follows a
+    random linear map of the features, one for each true class.
+    """
+    _check_rate(rate)
+    generator = np.random.RandomState(seed)
+    chance = np.clip(generator.normal(rate, 0.1, len(labels)), 0, 1)
+    features = np.reshape(features, (len(labels), -1)).astype(np.float64)
+    features = (features - features.mean(axis=0)) / np.maximum(features.std(axis=0), 1e-12)
+    probability = np.empty((len(labels), num_classes))
+    for label in range(num_classes):
+        members = np.flatnonzero(labels == label)
+        scores = features[members] @ generator.standard_normal((features.shape[1], num_classes))
+        scores[:, label] = -np.inf
+        scores = np.exp(scores - scores.max(axis=1, keepdims=True))
+        wrong = scores / scores.sum(axis=1, keepdims=True)
+        probability[members] = chance[members, None] * wrong
+        probability[members, label] = 1 - chance[members]
+    return _draw(probability, generator)
+
+
+def _draw(probability, generator):
+    """One class for each row of [N, c]."""
+    edges = np.cumsum(probability, axis=1)
+    edges[:, -1] = 1  # rounding
+    return np.argmax(generator.random_sample((len(edges), 1)) < edges, axis=1)
+
+
+def _check_rate(rate):
+    if not 0 <= rate < 1:
+        raise ValueError(f"The noise rate is {rate}; expected a share from 0 to below 1.")
+
+
+def fingerprint(labels: np.ndarray) -> str:
+    """Hash of a data set's true labels in their order, to tell data sets apart."""
+    return hashlib.sha256(np.asarray(labels, np.int64).tobytes()).hexdigest()
+
+
+def save_manifest(manifest: Manifest, path: str | Path) -> None:
+    """One .npz file with all that is needed to use the same labels again."""
+    with replace_file(Path(path), binary=True) as file:
+        np.savez_compressed(
+            file,
+            **manifest._asdict(),
+            obtained=manifest.obtained,
+            matrix=manifest.matrix,
+            hash=fingerprint(manifest.true),
+        )
+
+
+def load_manifest(path: str | Path, true: np.ndarray) -> Manifest:
+    """The manifest of a data set with these true labels."""
+    stored = load_arrays(Path(path))
+    if not isinstance(stored, dict) or not {*Manifest._fields, "hash"} <= set(stored):
+        raise ValueError(f"{path} is not a noise manifest; expected one that a run saved.")
+    if stored["hash"] != fingerprint(true):
+        raise ValueError(
+            f"The noise manifest {path} belongs to another data set: it has "
+            f"{len(stored['true'])} labels of another order or kind, this one has {len(true)}."
+        )
+    kind, rate, seed = str(stored["kind"]), float(stored["rate"]), int(stored["seed"])
+    return Manifest(stored["given"], stored["true"], kind, rate, seed)

@@ -30,7 +30,7 @@ def measure(features, given, true, per_class, pca_dim):
     mesh = device_mesh()
     plan = plan_pieces(given, per_class=per_class, multiple_of=mesh.size)
     arrays = jnp.asarray(features), jnp.asarray(given), jax.random.key(0)
-    options = Options(pca_dim=pca_dim)
+    options = Options(pca_dim=pca_dim, intercept=per_class is None)  # as in find_label_errors
     for _ in range(2):  # the first call compiles
         start = time.perf_counter()
         found = jax.block_until_ready(clean_set(*arrays, plan=plan, options=options, mesh=mesh))

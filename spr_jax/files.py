@@ -8,6 +8,7 @@ import contextlib
 import csv
 import os
 import tempfile
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
@@ -23,11 +24,11 @@ def read_features(path: str | Path) -> np.ndarray:
         return _read_numpy(path, "features")
     header, rows = _read_csv(path)
     try:
-        return np.array(rows, dtype=np.float32)
+        return np.array(rows, dtype=np.float64)
     except ValueError:
         raise ValueError(
-            f"{path} holds text among its numbers; every column of a feature file must be "
-            "numeric, below at most one line of column names."
+            f"{path} holds text or empty cells among its numbers; every column of a feature file "
+            "must be numeric, below at most one line of column names."
         ) from None
 
 
@@ -50,9 +51,9 @@ def read_labels(path: str | Path) -> np.ndarray:
             "labels, or name it in the first line."
         )
     values = np.array([row[column] for row in rows])
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, OverflowError):
         return values.astype(np.int64)
-    with contextlib.suppress(ValueError):
+    with contextlib.suppress(ValueError, OverflowError):
         return values.astype(np.float64)  # whole or not is for the detector to say
     return values
 
@@ -65,7 +66,14 @@ def load_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
             return loaded if isinstance(loaded, np.ndarray) else dict(loaded)
     except OSError as error:
         raise ValueError(f"Cannot read {path}: {error.strerror or error}.") from None
-    except (EOFError, zipfile.BadZipFile, zlib.error):
+    except (
+        EOFError,
+        zipfile.BadZipFile,
+        zlib.error,
+        tokenize.TokenError,
+        SyntaxError,
+        MemoryError,
+    ):
         raise ValueError(f"Cannot read {path}: it is cut off or not a NumPy file.") from None
     except ValueError:
         raise ValueError(
@@ -98,7 +106,7 @@ def _read_csv(path, text=False):
     except (UnicodeDecodeError, csv.Error) as error:
         raise ValueError(f"Cannot read {path}: it is not a CSV file in UTF-8 ({error}).") from None
     header = None
-    if rows and ("label" in rows[0] if text else not all(map(_is_number, rows[0]))):
+    if rows and ("label" in rows[0] if text else _is_header(rows[0])):
         header, *rows = rows
     if not rows:
         raise ValueError(f"{path} holds no rows; expected one row for each example.")
@@ -109,6 +117,12 @@ def _read_csv(path, text=False):
                 f"{len(rows[0])}; all rows must be equally long."
             )
     return header, rows
+
+
+def _is_header(row):
+    """A name among the cells, or the numbers 0, 1, 2 ... that stand for names."""
+    named = any(cell.strip() and not _is_number(cell) for cell in row)
+    return named or (len(row) > 1 and row == [str(number) for number in range(len(row))])
 
 
 def _is_number(text):
@@ -144,7 +158,10 @@ def _umask():
 def check_folder(path: str | Path) -> Path:
     """The folder to write to, before any work is done for it; it is not made yet."""
     path = Path(path)
-    existing = next(folder for folder in [path, *path.absolute().parents] if folder.exists())
+    try:
+        existing = next(folder for folder in [path, *path.absolute().parents] if folder.exists())
+    except (OSError, ValueError) as error:
+        raise ValueError(f"Cannot write to {path}: {error}.") from None
     if not existing.is_dir():
         raise ValueError(f"Cannot write to {path}: {existing} is not a folder; give another one.")
     if not os.access(existing, os.W_OK | os.X_OK):

@@ -1,4 +1,5 @@
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from conftest import make_data
@@ -15,7 +16,7 @@ def basis_of(features, dim, index=None, used=None, exact=True):
 
     @jax.jit
     def basis(features, index, used):
-        origin = point_nearby(features)
+        origin = point_nearby(features, jnp.ones(len(features)))
         return principal_basis(features, index, used, dim, origin=origin, exact=exact)
 
     blocks = blocks_of(len(used))

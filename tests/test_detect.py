@@ -41,8 +41,10 @@ def test_class_names_and_gaps_in_the_labels_are_the_users(data):
     names = np.array(["ant", "bee", "cat", "dog"])
     text = find_label_errors(features, names[given])
     objects = find_label_errors(features, names[given].astype(object))
+    encoded = find_label_errors(features, names[given].astype("S"))
+    numbers_as_objects = find_label_errors(features, given.astype(object))
     floats = find_label_errors(features, given.astype(np.float32))
-    for other in (spread, text, objects, floats):
+    for other in (spread, text, objects, encoded, numbers_as_objects, floats):
         np.testing.assert_array_equal(other.entry, numbers.entry)
     np.testing.assert_array_equal(spread.suggested, numbers.suggested * 100 + 7)
     np.testing.assert_array_equal(text.suggested, names[numbers.suggested])
@@ -54,6 +56,24 @@ def test_scale_of_the_features_does_not_matter(data, scale):
     straight = find_label_errors(features, given)
     scaled = find_label_errors((features * scale).astype(np.float32), given)
     np.testing.assert_allclose(scaled.entry, straight.entry, rtol=1e-3)
+
+
+@pytest.mark.parametrize("scale", [1e-300, 1e30])
+def test_double_precision_is_brought_to_scale_before_it_is_rounded(data, scale):
+    features, given, _ = data
+    straight = find_label_errors(features, given)
+    moved = find_label_errors((features + 1e6) * scale, given)
+    np.testing.assert_allclose(moved.entry, straight.entry, rtol=1e-3)
+
+
+def test_classes_of_unequal_size():
+    features, given, true = make_data(2000, 16, 4, rate=0.05, separation=2.0)
+    rare = (true >= 2) & (np.arange(2000) % 15 > 0)
+    features, given, true = features[~rare], given[~rare], true[~rare]
+    found = find_label_errors(features, given)
+    wrong = given != true
+    assert wrong[np.argsort(-found.entry)[: wrong.sum()]].mean() > 0.95
+    assert (found.suggested == true).mean() > 0.98
 
 
 @pytest.mark.parametrize("dtype", [np.float16, np.uint8, np.int64, bool])
@@ -88,6 +108,8 @@ def with_value(value):
         (GOOD[0][0], GOOD[1], "shape .4,.; expected .examples, features."),
         (GOOD[0].astype(str), GOOD[1], "type <U.*; expected numbers"),
         (GOOD[0], GOOD[1][:, None], "Labels have the shape .6, 1."),
+        (GOOD[0], GOOD[1] * 1e300, "3 labels are not integers"),
+        ([[1.0, 2.0], [3.0]], [0, 1], "Features are not one array"),
     ],
 )
 def test_bad_arrays_are_described(features, labels, says):
@@ -104,6 +126,11 @@ def test_bad_arrays_are_described(features, labels, says):
         ({"per_class": 0}, "per_class is 0; expected 1 or more"),
         ({"pca_dim": -3}, "pca_dim is -3; expected 1 or more"),
         ({"classes_per_group": 1}, "classes_per_group is 1; expected 2 or more"),
+        ({"per_class": 2.5}, "per_class is 2.5; expected 1 or more"),
+        ({"keep": "0.5"}, "keep is '0.5'; expected a share"),
+        ({"keep": np.array([0.5, 0.5])}, "keep is array"),
+        ({"seed": -1}, "seed is -1; expected an integer from 0"),
+        ({"seed": 10**30}, "seed is 10+; expected an integer from 0"),
     ],
 )
 def test_bad_options_are_described(option, says):
@@ -168,6 +195,13 @@ def test_command_ends_with_code_2_and_one_sentence(tmp_path, monkeypatch, capsys
     assert says in error
     assert "Traceback" not in error
     assert not Path("found").exists()
+
+
+def test_results_are_written_even_if_nobody_reads_the_summary(tmp_path):
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "PYTHONIOENCODING": "ascii"}
+    command = f"{sys.executable} -m spr_jax.detect --out={tmp_path / 'out'} | head -n 1"
+    subprocess.run(command, shell=True, env=environment, capture_output=True, timeout=120)
+    assert len(read_table(tmp_path / "out")) == 1797
 
 
 def test_command_says_when_the_disk_is_full(tmp_path, monkeypatch, capsys):

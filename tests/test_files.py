@@ -11,7 +11,8 @@ def test_features_from_each_format(tmp_path):
     np.savez(tmp_path / "one.npz", features)
     np.savetxt(tmp_path / "a.csv", features, delimiter=",")
     np.savetxt(tmp_path / "named.csv", features, delimiter=",", header="u,v,w", comments="")
-    for name in ("a.npy", "a.npz", "one.npz", "a.csv", "named.csv"):
+    np.savetxt(tmp_path / "counted.csv", features, delimiter=",", header="0,1,2", comments="")
+    for name in ("a.npy", "a.npz", "one.npz", "a.csv", "named.csv", "counted.csv"):
         np.testing.assert_allclose(read_features(tmp_path / name), features, rtol=1e-6)
 
 
@@ -39,7 +40,9 @@ def test_text_labels_are_class_names(tmp_path):
         ("a.npz", b"PK\x03\x04cut", "cut off"),
         ("a.csv", b"", "holds no rows"),
         ("a.csv", b"1,2\n3\n", "Line 2 of .* has 1 columns and the first has 2"),
-        ("a.csv", b"1,2\n3,four\n", "text among its numbers"),
+        ("a.csv", b"1,2\n3,four\n", "text or empty cells among its numbers"),
+        ("a.csv", b"1,\n3,4\n", "text or empty cells among its numbers"),
+        ("a.npy", b"\x93NUMPY\x01\x00\x10\x00{'descr': '<f4', \n", "cut off|not an array"),
         ("a.csv", b"\xff\xfe\x00", "not a CSV file in UTF-8"),
     ],
 )
@@ -50,6 +53,11 @@ def test_unreadable_features_are_named(tmp_path, name, content, says):
     with pytest.raises(ValueError, match=says) as error:
         read_features(path)
     assert str(path) in str(error.value)
+
+
+def test_numbers_too_large_for_integers_are_names_or_refused_later(tmp_path):
+    (tmp_path / "a.csv").write_text(f"{10**25}\n{10**26}\n")
+    assert len(read_labels(tmp_path / "a.csv")) == 2
 
 
 def test_labels_in_several_columns_need_a_name(tmp_path):

@@ -23,7 +23,7 @@ def cut(labels, groups, seed=0, **options):
 
 @pytest.mark.parametrize(
     ("groups", "per_class"),
-    [([[0, 1, 2, 3, 4]], 10), ([[0, 3], [1, 4], [2, -1]], 4), ([[0, 3, 2], [1, 4, -1]], None)],
+    [([[0, 1, 2, 3, 4]], 10), ([[0, 3, 2], [1, 4, -1]], 4), ([[0, 3, 2], [1, 4, -1]], None)],
 )
 def test_every_example_is_examined_with_its_own_class(groups, per_class):
     labels = labels_of(SIZES)

@@ -214,11 +214,44 @@ def test_degenerate_data_gives_a_finite_answer(name, per_class, dtype):
         assert found.clean[given == k].sum() >= max(1, (given == k).sum() // 2)
 
 
-def test_groups_of_one_class_have_nothing_to_compare():
-    features, given, _ = make_data(60, 12, 3)
-    found = run(features, given, classes_per_group=1)
-    np.testing.assert_array_equal(found.suggested, given)
-    assert np.isfinite(found.entry).all()
+@pytest.mark.parametrize("per_class", [10, None])
+@pytest.mark.parametrize(("num_classes", "size"), [(7, 3), (3, 2), (5, 2), (4, 1)])
+def test_suggestions_stay_within_the_group(num_classes, size, per_class):
+    """Free slots of a smaller group fit nothing and must not win; no class is left alone."""
+    features, given, true = make_data(200, 12, num_classes, separation=3.0)
+    found = run(features, given, classes_per_group=size, per_class=per_class)
+    assert set(found.suggested) <= set(range(num_classes))
+    own = [set(found.suggested[given == k]) | {k} for k in range(num_classes)]
+    groups = {frozenset(a) for a in own}  # what a class is taken for is in its group
+    assert all(2 <= len(group) <= max(size, 3) for group in groups)
+    assert precision(found.clean, given, true) > precision(np.ones(200, bool), given, true)
+
+
+def test_intercept_bears_unequal_class_sizes():
+    generator = np.random.default_rng(0)
+    true = np.repeat([0, 1, 2, 3], [1500, 300, 100, 100])
+    centres = 2 * generator.standard_normal((4, 16))
+    features = centres[true] + generator.standard_normal((2000, 16))
+    wrong = generator.random(2000) < 0.05
+    given = np.where(wrong, (true + generator.integers(1, 4, 2000)) % 4, true).astype(np.int32)
+    hits = []
+    for intercept in (False, True):
+        for mesh in (None, device_mesh()):
+            found = run(
+                features, given, options=Options(pca_dim=16, intercept=intercept), mesh=mesh
+            )
+            most_suspect = np.argsort(-found.entry)[: wrong.sum()]
+            hits.append((given != true)[most_suspect].mean())
+    assert max(hits[:2]) < 0.95
+    assert min(hits[2:]) > 0.98
+
+
+def test_devices_agree_on_features_far_from_the_origin():
+    """Also where rows are filled up to divide over the devices."""
+    features, given, _ = make_data(401, dtype=np.float32)
+    features += 1e4
+    one, two = (run(features, given, mesh=mesh) for mesh in (None, device_mesh()))
+    np.testing.assert_allclose(two.entry, one.entry, atol=2e-3)
 
 
 @pytest.mark.parametrize("platform", ["cuda", "tpu"])

@@ -24,6 +24,7 @@ class Options(NamedTuple):
     """How a piece is solved and what is kept of it; hashable, static when jitted."""
 
     pca_dim: int = 10
+    intercept: bool = False  # needed where classes differ in size; balanced pieces do without
     penalty: str = "l21"  # or "l1", element by element
     num_penalties: int = 100
     penalty_ratio: float = 1e-3  # last penalty over first
@@ -117,7 +118,10 @@ def solve_pieces(
 
 def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> Rows:
     dim = min(options.pca_dim, features.shape[1])
-    origin = point_nearby(features, axis if plan.is_whole else None)
+    if plan.is_whole:
+        origin = point_nearby(features, used[0], axis)
+    else:
+        origin = point_nearby(features, jnp.ones(len(features)))
 
     def basis_of(index, used):
         index = None if plan.is_whole else index
@@ -130,6 +134,12 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> R
         slot, used = blocks.cut(slot), blocks.cut(used) & blocks.fresh
         targets = slot[:, None] == jnp.arange(plan.classes_per_group)[:, None]
         targets &= used[:, None]
+        occurs = targets.any(axis=(0, 2))
+        occurs = occurs if axis is None else lax.pmax(occurs, axis)
+        if options.intercept:  # orthogonal to the scores, which have zero mean
+            count = used.sum() if axis is None else lax.psum(used.sum(), axis)
+            constant = used / jnp.sqrt(jnp.maximum(count, 1)).astype(basis.dtype)
+            basis = jnp.concatenate([basis, constant[:, None]], axis=1)
         path = mean_shift_path(
             basis,
             targets.astype(basis.dtype),
@@ -141,7 +151,8 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> R
             report=options.report if plan.per_class is None else None,
             axis=axis,
         )
-        best_slot = jnp.argmax(path.beta @ basis, axis=1)
+        fitted = jnp.where(occurs[:, None], path.beta @ basis, -jnp.inf)
+        best_slot = jnp.argmax(fitted, axis=1)
         rows = map(blocks.join, (path.entry, path.grid_entry, best_slot))
         return Rows(*rows, path.gap, path.rounds)
 

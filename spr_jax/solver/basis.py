@@ -48,13 +48,14 @@ def principal_basis(
     return _from_covariance(take, blocks, dim, axis)
 
 
-def point_nearby(features: Array, axis: str | None = None) -> Array:
+def point_nearby(features: Array, used: Array, axis: str | None = None) -> Array:
     """A point among the features, [d], to measure from.
 
     Centring happens later and exactly; this keeps a large common offset from eating the digits.
     """
-    mean = features[:ROWS].mean(axis=0)
-    return mean if axis is None else lax.pmean(mean, axis)
+    total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
+    counts = used[:ROWS].astype(features.dtype)
+    return total(counts @ features[:ROWS]) / jnp.maximum(total(counts.sum()), 1)
 
 
 def _noise_floor(values):

@@ -55,12 +55,15 @@ def plan_pieces(
 ) -> Plan:
     """Count once, on the host, what every grouping fits in.
 
+    Groups have at most `classes_per_group` classes, or three where one would be left alone.
     What is spread over devices, the pieces or else their rows, is rounded up to `multiple_of`.
     """
     sizes = np.bincount(np.asarray(labels), minlength=num_classes or 0)
     largest = np.sort(sizes)[::-1]
     num_classes = len(sizes)
     num_groups = -(-num_classes // (classes_per_group or num_classes))
+    num_groups = max(1, min(num_groups, num_classes // 2))  # no class alone: nothing to tell from
+    per_class = per_class and min(per_class, int(largest[0]))
     classes_per_group = -(-num_classes // num_groups)
     if per_class is None:
         rows = int(largest[:classes_per_group].sum())

@@ -64,7 +64,7 @@ def find_label_errors(
         which finds more errors than small pieces.
       pca_dim: principal components the regression sees. None takes sqrt(rows of a piece) / 2,
         at most 64, but one for each class. On features of networks trained on 40 % wrong
-        labels, whole data, half kept, 99.91 / 99.95 / 99.95 % (MNIST) and 90.0 / 91.6 / 91.8 %
+        labels, whole data, half kept, 99.91 / 99.95 / 99.95 % (MNIST) and 90.0 / 91.7 / 91.8 %
         (CIFAR-10) of the kept labels were right with 10 / 32 / 64 components, and no more with
         all of them; fewer examples bear fewer components, and in pieces of 100 more than 10
         did harm (`experiments/reports/detector_quality.md`).

@@ -352,7 +352,6 @@ def main(arguments: list[str] | None = None) -> None:
         out = check_folder(options.out)
         if options.features:
             features, labels = read_features(options.features), read_labels(options.labels)
-            labels = np.char.decode(labels) if labels.dtype.kind == "S" else labels
         else:
             features, labels, true = noisy_digits()
         start = time.perf_counter()
@@ -368,7 +367,6 @@ def main(arguments: list[str] | None = None) -> None:
         )
     except ValueError as error:
         _fail(str(error))
-    labels = np.asarray(labels)
     summary = summarize(found, labels, time.perf_counter() - start)
     try:
         write_results(found, labels, summary, out)

@@ -39,7 +39,8 @@ def read_labels(path: str | Path) -> np.ndarray:
     """
     path = Path(path)
     if path.suffix.lower() != ".csv":
-        return _read_numpy(path, "labels")
+        labels = _read_numpy(path, "labels")
+        return np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels
     header, rows = _read_csv(path, text=True)
     if header and "label" in header:
         column = header.index("label")

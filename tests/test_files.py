@@ -28,6 +28,8 @@ def test_labels_from_each_format(tmp_path):
 def test_text_labels_are_class_names(tmp_path):
     (tmp_path / "a.csv").write_text('label\ncat\n"dog, wet"\n', encoding="utf-8-sig")
     assert read_labels(tmp_path / "a.csv").tolist() == ["cat", "dog, wet"]
+    np.save(tmp_path / "bytes.npy", np.array([b"cat", b"dog"]))
+    assert read_labels(tmp_path / "bytes.npy").tolist() == ["cat", "dog"]
 
 
 @pytest.mark.parametrize(

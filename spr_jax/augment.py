@@ -1,0 +1,199 @@
+"""Random views of images, and mixtures of two, drawn where the network runs.
+
+An augmentation maps (key, one image [h, w, channels]) to one image; `vmap` makes it a batch.
+Its random choices come from the key of the epoch, the example's index in the data set and the
+number of the view, so they stay the same under any batch size, batch order or device count.
+Pixels stay uint8 until `normalise`, so that padding is black, as it is in torchvision.
+"""
+
+import math
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax, random
+
+from spr_jax.registry import lookup
+
+
+class Box(NamedTuple):
+    """Rows from `top` to before `bottom`, columns from `left` to before `right`."""
+
+    top: Array
+    bottom: Array
+    left: Array
+    right: Array
+
+
+class Mixed(NamedTuple):
+    images: Array  # [b, h, w, channels]
+    partner: Array  # [b], position in the batch of the example mixed in
+    share: Array  # weight of an example's own target; its partner's has the rest
+
+
+def normalise(images: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
+    """(pixel / 255 - mean) / std in float32, for each channel of uint8 [..., h, w, channels]."""
+    mean, std = jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32)
+    return images.astype(jnp.float32) * (1 / (255 * std)) - mean / std
+
+
+def flip(key: Array, image: Array) -> Array:
+    """Left and right change places in half of the cases."""
+    return jnp.where(random.bernoulli(key), image[:, ::-1], image)
+
+
+def pad_crop(key: Array, image: Array, *, padding: int = 4) -> Array:
+    """A random window of the image's own size, after a frame of zeros is put around it."""
+    padded = jnp.pad(image, ((padding, padding), (padding, padding), (0, 0)))
+    top, left = random.randint(key, (2,), 0, 2 * padding + 1)
+    return lax.dynamic_slice(padded, (top, left, 0), image.shape)
+
+
+def resized_crop(
+    key: Array,
+    image: Array,
+    *,
+    size: tuple[int, int] | None = None,  # of the result; None: that of the image
+    scale: tuple[float, float] = (0.08, 1),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> Array:
+    """torchvision's RandomResizedCrop: a window of random area and shape, brought to one size."""
+    height, width, _ = image.shape
+    box = crop_box(key, height, width, scale=scale, ratio=ratio)
+    return resize(image, box, size or (height, width))
+
+
+def crop_box(
+    key: Array,
+    height: int,
+    width: int,
+    *,
+    scale: tuple[float, float],  # of the box's area to the image's
+    ratio: tuple[float, float],  # of the box's width to its height
+) -> Box:
+    """The first of ten random boxes that fits, else the largest central one of allowed ratio."""
+    area_key, ratio_key, top_key, left_key = random.split(key, 4)
+    area = height * width * random.uniform(area_key, 10, jnp.float32, *scale)
+    shape = jnp.exp(random.uniform(ratio_key, 10, jnp.float32, *map(math.log, ratio)))
+    heights = jnp.round(jnp.sqrt(area / shape)).astype(int)
+    widths = jnp.round(jnp.sqrt(area * shape)).astype(int)
+    fits = (0 < heights) & (heights <= height) & (0 < widths) & (widths <= width)
+    found, first = fits.any(), fits.argmax()
+
+    def span(key, side, length, central):
+        side = jnp.where(found, side, central)
+        spare = length - side
+        start = jnp.where(found, random.randint(key, (), 0, spare + 1), spare // 2)
+        return start, start + side
+
+    rows = span(top_key, heights[first], height, min(height, round(width / min(ratio))))
+    columns = span(left_key, widths[first], width, min(width, round(height * max(ratio))))
+    return Box(*rows, *columns)
+
+
+def resize(image: Array, box: Box, size: tuple[int, int]) -> Array:
+    """Crop to a box, then resize bilinearly; where it shrinks, average as Pillow does."""
+    rows = _triangle_weights(box.top, box.bottom, image.shape[0], size[0])
+    columns = _triangle_weights(box.left, box.right, image.shape[1], size[1])
+    pixels = image.astype(jnp.float32)
+    resized = jnp.einsum("yh,hwc,xw->yxc", rows, pixels, columns, precision="highest")
+    if jnp.issubdtype(image.dtype, jnp.integer):
+        resized = jnp.round(resized)
+    return resized.astype(image.dtype)
+
+
+def _triangle_weights(start, stop, length, size):
+    """[size, length], how much each pixel between start and stop adds to each new pixel."""
+    step = (stop - start).astype(jnp.float32) / size
+    centres = start + (jnp.arange(size, dtype=jnp.float32) + 0.5) * step
+    pixels = jnp.arange(length, dtype=jnp.float32)
+    distance = jnp.abs(centres[:, None] - (pixels + 0.5)) / jnp.maximum(step, 1)
+    inside = (start <= pixels) & (pixels < stop)  # jax.image would look beyond the box
+    weights = jnp.where(inside, jnp.maximum(1 - distance, 0), 0)
+    return weights / weights.sum(axis=1, keepdims=True)
+
+
+def with_flip(crop: Callable) -> Callable:
+    """Flip, then crop: the same law as the other order, and faster, as the flip is fused."""
+
+    def augment(key, image):
+        flip_key, crop_key = random.split(key)
+        return crop(crop_key, flip(flip_key, image))
+
+    return augment
+
+
+AUGMENTATIONS = {
+    "none": lambda key, image: image,
+    "flip": flip,
+    "crop_flip": with_flip(pad_crop),
+    "resized_crop_flip": with_flip(resized_crop),
+}
+
+
+def views(
+    images: Sequence[Array],  # uint8 [b, h, w, channels], one for each view; may be the same
+    index: Array,  # [b], place of each example in the data set
+    key: Array,
+    *,
+    augmentation: str,
+    mean: Sequence[float],
+    std: Sequence[float],
+) -> tuple[Array, ...]:
+    """Augmented and normalised versions of a batch, each float32 [b, h, w, channels]."""
+    augment = jax.vmap(lookup(AUGMENTATIONS, augmentation))
+
+    def view(number, images):
+        keys = jax.vmap(partial(random.fold_in, random.fold_in(key, number)))(index)
+        return normalise(augment(keys, images), mean, std)
+
+    return tuple(view(number, images) for number, images in enumerate(images))
+
+
+def cutmix_box(key: Array, height: int, width: int) -> Box:
+    """A box of the image's shape around a random pixel, cut off at the border.
+
+    With l ~ Beta(1, 1), its sides are sqrt(1 - max(l, 1 - l)) of the image's: at most 0.707.
+    """
+    share_key, row_key, column_key = random.split(key, 3)
+    share = random.uniform(share_key, dtype=jnp.float32)
+    side = jnp.sqrt(jnp.minimum(share, 1 - share))
+
+    def span(key, length):
+        half = (side * length).astype(int) // 2
+        centre = random.randint(key, (), 0, length)
+        return jnp.maximum(centre - half, 0), jnp.minimum(centre + half, length)
+
+    return Box(*span(row_key, height), *span(column_key, width))
+
+
+def cutmix(key: Array, images: Array) -> Mixed:
+    """Each example gets one box of another's pixels, the same box in the whole batch.
+
+    Yun et al., 2019, https://arxiv.org/abs/1905.04899.
+    """
+    box_key, partner_key = random.split(key)
+    batch, height, width, _ = images.shape
+    partner = random.permutation(partner_key, batch)
+    box = cutmix_box(box_key, height, width)
+    row, column = jnp.arange(height)[:, None, None], jnp.arange(width)[:, None]
+    inside = (box.top <= row) & (row < box.bottom) & (box.left <= column) & (column < box.right)
+    area = (box.bottom - box.top) * (box.right - box.left)
+    share = 1 - area.astype(jnp.float32) / (height * width)
+    return Mixed(jnp.where(inside, images[partner], images), partner, share)
+
+
+def mixup(key: Array, images: Array, *, alpha: float = 1.0, mostly_own: bool = False) -> Mixed:
+    """share * own + (1 - share) * partner's pixels, with one share ~ Beta(alpha, alpha).
+
+    Zhang et al., 2018, https://arxiv.org/abs/1710.09412; `mostly_own` takes the larger of share
+    and 1 - share, as DivideMix does.
+    """
+    share_key, partner_key = random.split(key)
+    partner = random.permutation(partner_key, len(images))
+    share = random.beta(share_key, alpha, alpha, dtype=jnp.float32)
+    if mostly_own:
+        share = jnp.maximum(share, 1 - share)
+    return Mixed(share * images + (1 - share) * images[partner], partner, share)

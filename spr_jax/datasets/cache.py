@@ -1,0 +1,55 @@
+"""Arrays that are made once and memory-mapped ever after; one maker at a time."""
+
+import contextlib
+import fcntl
+import os
+import shutil
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+from absl import logging
+
+
+def cached(folder: Path, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+    """The arrays in `folder`, one .npy file each, made by `make` if the folder is not there.
+
+    Where they cannot be stored they are returned from memory, with a word in the log.
+    """
+    arrays = None
+    if not folder.is_dir():
+        try:
+            with alone(folder.parent):
+                if not folder.is_dir():  # another process may have made it while this one waited
+                    arrays = make()
+                    store(folder, arrays)
+        except OSError as error:
+            logging.warning("Cannot keep decoded images in %s: %s.", folder, error.strerror)
+            return make() if arrays is None else arrays
+    return {
+        path.stem: np.load(path, mmap_mode="r", allow_pickle=False)
+        for path in sorted(folder.glob("*.npy"))
+    }
+
+
+def store(folder: Path, arrays: dict[str, np.ndarray]) -> None:
+    """Write all arrays beside `folder`, then rename: it is there whole or not at all."""
+    partial = folder.with_name(f"{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)  # of a killed process
+    partial.mkdir()
+    try:
+        for name, array in arrays.items():
+            np.save(partial / f"{name}.npy", array, allow_pickle=False)
+        os.rename(partial, folder)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+
+
+@contextlib.contextmanager
+def alone(folder: Path) -> Iterator[None]:
+    """Only one process at a time works in `folder`; others wait."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with open(folder / ".lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield

@@ -1,0 +1,111 @@
+"""CIFAR-10N: what people said of CIFAR-10's training images (Wei et al., 2022).
+
+Three people labelled each image. https://github.com/UCSC-REAL/cifar-10-100n
+"""
+
+import io
+import zipfile
+from pathlib import Path
+from pickle import UnpicklingError
+
+import numpy as np
+
+from spr_jax.datasets import cifar10 as base
+from spr_jax.datasets.prepared import load, split_of
+from spr_jax.datasets.source import Examples, find_file
+from spr_jax.files import load_array_pickle, load_arrays
+from spr_jax.registry import lookup
+from spr_jax.types import Dataset
+
+# Our name -> the publisher's.
+OPINIONS = {
+    "aggre": "aggre_label",
+    "random1": "random_label1",
+    "random2": "random_label2",
+    "random3": "random_label3",
+    "worst": "worse_label",
+}
+
+
+def cifar10n(labels: str = "worst", data_dir: str = "") -> Dataset:
+    """CIFAR-10 with human labels: aggre (9 % wrong), random1, random2, random3 (18), worst (40)."""
+    lookup(OPINIONS, labels)
+    splits = load(SOURCE, data_dir)
+    return Dataset(
+        name="cifar10n",
+        train=split_of(splits["train"], given=labels),
+        tests={"test": split_of(splits["test"])},
+        class_names=SOURCE.class_names,
+        mean=base.MEAN,
+        std=base.STD,
+        augmentation="crop_flip",
+    )
+
+
+def read(raw_dir: Path, md5: dict[str, str] = base.MD5) -> dict[str, Examples]:
+    """CIFAR-10, with the human labels of its training images as further columns.
+
+    People saw no test images; there the columns repeat the true label.
+    """
+    splits = base.read(raw_dir, md5)
+    stored = _opinions(raw_dir)
+    true = splits["train"].labels["label"]
+    if not np.array_equal(stored["clean_label"], true):
+        raise ValueError(
+            f"The human labels in {raw_dir} are in another order than the images; expected the "
+            "order of CIFAR-10's own batches."
+        )
+    human = {name: stored[theirs].astype(np.uint8) for name, theirs in OPINIONS.items()}
+    test = splits["test"].labels["label"]
+    return {
+        "train": Examples(splits["train"].images, {"label": true, **human}),
+        "test": Examples(splits["test"].images, {"label": test, **dict.fromkeys(human, test)}),
+    }
+
+
+def _opinions(raw_dir):
+    """The publisher's names -> [50000], from any of the forms in which they are around."""
+    names = ("cifar10n.npz", "CIFAR-10_human.pt", "CIFAR-10_human_annotations.csv")
+    homes = ("", "data/")
+    path = find_file(raw_dir, *(home + name for home in homes for name in names))
+    try:
+        stored = {".npz": load_arrays, ".pt": _read_torch, ".csv": _read_table}[path.suffix](path)
+        return {
+            name: np.asarray(stored[name], np.int64).reshape(-1)
+            for name in ("clean_label", *OPINIONS.values())
+        }
+    except (KeyError, EOFError, UnpicklingError, zipfile.BadZipFile, OSError) as error:
+        raise ValueError(f"Cannot read {path}: {error}; download it again.") from None
+
+
+def _read_torch(path):
+    """A dict of NumPy arrays that torch.save wrote: a zip with one pickle that matters."""
+    with zipfile.ZipFile(path) as archive:
+        pickled = next((name for name in archive.namelist() if name.endswith("/data.pkl")), "")
+        return load_array_pickle(io.BytesIO(archive.read(pickled)))
+
+
+def _read_table(path):
+    """The version for TensorFlow is in the order in which TFDS shuffles CIFAR-10."""
+    order = load_arrays(find_file(path.parent, "image_order_c10.npy"))
+    with open(path, encoding="utf-8") as file:
+        names = file.readline().strip().split(",")
+    table = np.loadtxt(path, np.int64, delimiter=",", skiprows=1, ndmin=2)
+    columns = np.empty_like(table)
+    columns[order] = table
+    return dict(zip(names, columns.T, strict=True))
+
+
+SOURCE = base.SOURCE._replace(
+    name="cifar10n",
+    read=read,
+    homepage="https://github.com/UCSC-REAL/cifar-10-100n",
+    urls={
+        **base.SOURCE.urls,
+        "CIFAR-10_human.pt": (
+            "https://github.com/UCSC-REAL/cifar-10-100n/raw/main/data/CIFAR-10_human.pt"
+        ),
+    },
+    sha256={},
+    stock="",
+)

@@ -1,0 +1,166 @@
+"""One's own images.
+
+    photos/cat/1.jpg         a folder for each class, some images of each held out as test set; or
+    photos/train/cat/1.jpg   two folders of those, `train` and `test`; or
+    photos/labels.csv        a table with the columns `file`, `label` and, if known, `true_label`
+
+Small sets are decoded once and kept as arrays; large ones are streamed from their files.
+"""
+
+import csv
+import hashlib
+import shutil
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+
+from spr_jax.datasets.cache import cached
+from spr_jax.datasets.images import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    ImageFiles,
+    decode_all,
+    image_files,
+    readable,
+)
+from spr_jax.datasets.prepared import usual_data_dir
+from spr_jax.types import Dataset, Split
+
+
+class Listing(NamedTuple):
+    """What is in the folder, a row for each image."""
+
+    paths: np.ndarray  # [N] text
+    labels: np.ndarray  # [N] class names
+    true_labels: np.ndarray | None  # [N] class names
+    test: np.ndarray  # [N] bool
+
+
+def folder(
+    path: str = "",
+    size: int = 64,
+    test_share: float = 0.1,
+    skip_unreadable: bool = False,
+    memory_gb: float = 4.0,
+    data_dir: str = "",
+) -> Dataset:
+    """Your own images: a folder for each class, or files listed in a labels.csv."""
+    root = Path(path).expanduser()
+    if not path or not root.is_dir():
+        raise ValueError(f"There is no folder {path!r}; give one with --config.dataset.path=DIR.")
+    if not 0 <= test_share < 1:
+        raise ValueError(f"test_share is {test_share}; expected a share from 0 to below 1.")
+    listing = _list(root, test_share)
+    class_names = _class_names(root, listing)
+    streamed = len(listing.paths) * size * size * 3 > memory_gb * 2**30
+    # Streamed images are seen a little larger than the crop, as usual; decoded ones are cropped
+    # again on the device.
+    files = ImageFiles(listing.paths, size, round(size * 320 / 299) if streamed else size)
+    stored = _decode_once(root, files, streamed, usual_data_dir(data_dir))
+    good = readable(stored["errors"].tolist(), skip=skip_unreadable)
+
+    def split(chosen):
+        images = files.take(chosen) if streamed else stored["images"][chosen]
+        names = (listing.labels, listing.true_labels)
+        numbers = (None if n is None else np.searchsorted(class_names, n[chosen]) for n in names)
+        return Split(images, *numbers)
+
+    test = np.flatnonzero(good & listing.test)
+    return Dataset(
+        name="folder",
+        train=split(np.flatnonzero(good & ~listing.test)),
+        tests={"test": split(test)} if len(test) else {},
+        class_names=class_names,
+        mean=IMAGENET_MEAN,
+        std=IMAGENET_STD,
+        augmentation="flip" if streamed else "crop_flip",
+    )
+
+
+def _list(root, test_share):
+    """The folder's images and labels, in whichever of the three layouts it has."""
+    if (root / "labels.csv").exists():
+        return _hold_out(_read_table(root), test_share)
+    if (root / "train").is_dir():
+        train, test = (_class_folders(find) for find in (root / "train", root / "test"))
+        paths, labels = (np.concatenate(pair) for pair in zip(train, test, strict=True))
+        return Listing(paths, labels, None, np.arange(len(paths)) >= len(train[0]))
+    paths, labels = _class_folders(root)
+    return _hold_out(Listing(paths, labels, None, np.zeros(len(paths), bool)), test_share)
+
+
+def _class_folders(root):
+    """(paths, names) of a folder for each class."""
+    if not root.is_dir():
+        return np.empty(0, str), np.empty(0, str)
+    paths, labels = [], []
+    for home in sorted(root.iterdir()):
+        if not home.is_dir() or home.name.startswith("."):
+            continue
+        found = image_files(home)
+        if not found:
+            raise ValueError(f"The class folder {home} holds no images; fill or remove it.")
+        paths += map(str, found)
+        labels += [home.name] * len(found)
+    return np.array(paths, str), np.array(labels, str)
+
+
+def _read_table(root):
+    path = root / "labels.csv"
+    with open(path, newline="", encoding="utf-8-sig") as file:
+        table = csv.DictReader(file)
+        rows, names = list(table), table.fieldnames or []
+    if not rows or not {"file", "label"} <= set(names):
+        raise ValueError(
+            f"{path} has {len(rows)} rows and the columns {names}; expected at least one row, and "
+            "the columns 'file' (below this folder) and 'label'."
+        )
+    for number, row in enumerate(rows, start=2):
+        if not row["file"] or not row["label"] or not (root / row["file"]).is_file():
+            raise ValueError(
+                f"Line {number} of {path} names the file {row['file']!r} and the label "
+                f"{row['label']!r}; expected a file in {root} and a label."
+            )
+    true = np.array([row["true_label"] for row in rows]) if "true_label" in names else None
+    paths = np.array([str(root / row["file"]) for row in rows])
+    return Listing(paths, np.array([row["label"] for row in rows]), true, np.zeros(len(rows), bool))
+
+
+def _hold_out(listing, share):
+    """The same images of each class every time."""
+    test = listing.test.copy()
+    for label in np.unique(listing.labels):
+        members = np.random.RandomState(0).permutation(np.flatnonzero(listing.labels == label))
+        test[members[: int(share * len(members))]] = True
+    return listing._replace(test=test)
+
+
+def _class_names(root, listing):
+    names = [listing.labels] if listing.true_labels is None else [*listing[1:3]]
+    names = np.unique(np.concatenate(names)) if len(listing.paths) else []
+    if len(names) < 2:
+        raise ValueError(
+            f"{root} has images of {len(names)} classes; expected a folder for each of two or more "
+            "classes, or a labels.csv."
+        )
+    return tuple(names.tolist())
+
+
+def _decode_once(root, files, streamed, data_dir):
+    """`errors` of all files and, unless they are streamed, `images`; anew if a file changes."""
+
+    def make():
+        images = None if streamed else np.zeros(files.shape, np.uint8)
+        errors = np.array(decode_all(files, images), str)
+        return {"errors": errors} | ({} if streamed else {"images": images})
+
+    facts = hashlib.sha256(repr((files.size, files.short_side)).encode())
+    for path in map(Path, files.paths):
+        facts.update(repr((str(path), path.stat().st_size, path.stat().st_mtime_ns)).encode())
+    whose = hashlib.sha256(str(root.absolute()).encode()).hexdigest()[:16]
+    home = data_dir / "spr_folder" / whose
+    wanted = home / facts.hexdigest()[:16]
+    if not wanted.is_dir():
+        shutil.rmtree(home, ignore_errors=True)  # of files as they were before
+    return cached(wanted, make)

@@ -1,0 +1,151 @@
+"""Image files: any kind that Pillow opens, as RGB arrays of one size."""
+
+import dataclasses
+import os
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np
+from absl import logging
+from PIL import Image, ImageOps, UnidentifiedImageError
+from tqdm import tqdm
+
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+ENDINGS = frozenset(".bmp .gif .jpeg .jpg .pgm .png .ppm .tif .tiff .webp".split())
+
+
+def image_files(folder: Path) -> list[Path]:
+    """All image files below a folder, sorted, hidden ones left out.
+
+    Sorted by name: the order of a directory listing depends on the file system.
+    """
+    paths = (Path(home, name) for home, _, names in os.walk(folder) for name in names)
+    return sorted(p for p in paths if p.suffix.lower() in ENDINGS and p.name[0] != ".")
+
+
+def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Image:
+    """An upright RGB image: transparency becomes white, 16-bit grey becomes 8.
+
+    `short_side` is the length that will do; JPEG decodes to a smaller image much faster.
+    """
+    try:
+        with Image.open(path) as image:
+            if short_side:
+                image.draft("RGB", (short_side, short_side))
+            image = ImageOps.exif_transpose(image)
+            if image.mode.startswith("I"):  # 16 bits
+                image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
+            if image.has_transparency_data:
+                white = Image.new("RGBA", image.size, "white")
+                image = Image.alpha_composite(white, image.convert("RGBA"))
+            return image.convert("RGB")
+    except UnidentifiedImageError:
+        raise ValueError(f"Cannot read the image {path}: it is damaged or no image.") from None
+    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+        raise ValueError(f"Cannot read the image {path}: {error}.") from None
+
+
+def centre_crop(image: Image.Image, size: int, short_side: int) -> np.ndarray:
+    """[size, size, 3] from the middle of the image, its short side resized to `short_side`."""
+    width, height = image.size
+    side = size * min(width, height) / short_side  # of the crop, in pixels of the original
+    left, top = (width - side) / 2, (height - side) / 2
+    return _resize(image, size, (left, top, left + side, top + side))
+
+
+def random_resized_crop(
+    image: Image.Image,
+    size: int,
+    generator: np.random.Generator,
+    *,
+    scale: tuple[float, float] = (0.08, 1.0),
+    ratio: tuple[float, float] = (3 / 4, 4 / 3),
+) -> np.ndarray:
+    """[size, size, 3] from a box of random area and shape; as augment.resized_crop on the device.
+
+    Ten tries to fit the box into the image, then the largest central box of a fair shape.
+    """
+    width, height = image.size
+    shares = generator.uniform(*scale, 10) * width * height
+    ratios = np.exp(generator.uniform(*np.log(ratio), 10))
+    widths, heights = np.sqrt(shares * ratios), np.sqrt(shares / ratios)
+    fits = np.flatnonzero((widths <= width) & (heights <= height))
+    if len(fits):
+        box_width, box_height = widths[fits[0]], heights[fits[0]]
+        left, top = generator.uniform(size=2) * (width - box_width, height - box_height)
+    else:
+        box_width, box_height = min(width, height * ratio[1]), min(height, width / ratio[0])
+        left, top = (width - box_width) / 2, (height - box_height) / 2
+    return _resize(image, size, (left, top, left + box_width, top + box_height))
+
+
+def _resize(image, size, box):
+    return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))
+
+
+@dataclasses.dataclass(frozen=True)
+class ImageFiles:
+    """Files that look like an array [N, size, size, 3] uint8 and are decoded when asked for."""
+
+    paths: Sequence[str]
+    size: int
+    short_side: int  # images are seen as resized to it before `size` pixels are cut out
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return len(self.paths), self.size, self.size, 3
+
+    def __len__(self) -> int:
+        return len(self.paths)
+
+    def __getitem__(self, index) -> np.ndarray:
+        """Central crops: one image for an integer, a stack for a slice or an array."""
+        if np.ndim(index) == 0 and not isinstance(index, slice):
+            return centre_crop(self._open(index), self.size, self.short_side)
+        chosen = np.arange(len(self))[index]
+        return (
+            np.stack([self[i] for i in chosen]) if len(chosen) else np.empty((0, *self.shape[1:]))
+        )
+
+    def take(self, index: np.ndarray) -> "ImageFiles":
+        """Some of the files, still undecoded."""
+        return dataclasses.replace(self, paths=np.asarray(self.paths)[index])
+
+    def random_crops(self, index: int, num_views: int, seed: Sequence[int]) -> list[np.ndarray]:
+        """Views of one image, cut at random; a pure function of its arguments."""
+        image, generator = self._open(index), np.random.default_rng(seed)
+        return [random_resized_crop(image, self.size, generator) for _ in range(num_views)]
+
+    def _open(self, index):
+        return open_image(self.paths[index], short_side=self.short_side)
+
+
+def decode_all(files: ImageFiles, into: np.ndarray | None = None) -> list[str]:
+    """Decode every file once, into an array if there is one; what is wrong with each, or ""."""
+
+    def decode(index):
+        try:
+            image = files[index]
+        except ValueError as error:
+            return str(error)
+        if into is not None:
+            into[index] = image
+        return ""
+
+    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes without Python's lock
+        errors = threads.map(decode, range(len(files)))
+        return list(tqdm(errors, "Decoding", len(files), unit=" images"))
+
+
+def readable(errors: Sequence[str], *, skip: bool) -> np.ndarray:
+    """[N], which images can be used; any that cannot is an error unless it may be skipped."""
+    found = [error for error in errors if error]
+    if found and not skip:
+        more = f" {len(found) - 1} more cannot be read either." if len(found) > 1 else ""
+        raise ValueError(
+            f"{found[0]}{more} Repair or remove them, or leave them out with skip_unreadable."
+        )
+    for error in found:
+        logging.warning("%s It is left out.", error)
+    return np.array([not error for error in errors], bool)

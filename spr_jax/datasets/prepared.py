@@ -1,0 +1,143 @@
+"""Data sets that are prepared once: the publisher's files -> records -> arrays in memory.
+
+    DATA_DIR/spr_NAME/1.0.0/                records and their description, as TFDS has them
+    DATA_DIR/spr_NAME/1.0.0/decoded_SPLIT/  the same as uint8 arrays, memory-mapped when read
+
+A second start reads the arrays and imports nothing of TFDS. Both are written beside their place
+and renamed, under a lock, so that whatever happens a data set is there whole or not at all.
+"""
+
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+from absl import logging
+
+from spr_jax.datasets.cache import alone, cached, store
+from spr_jax.datasets.records import VERSION, has_records, read_records, write_records
+from spr_jax.datasets.source import (
+    Examples,
+    Source,
+    check_examples,
+    content_hash,
+    raw_folder,
+)
+from spr_jax.types import Split
+
+
+def usual_data_dir(data_dir: str = "") -> Path:
+    """The folder asked for, or the one that TFDS uses."""
+    usual = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
+    return Path(data_dir or usual).expanduser()
+
+
+def load(source: Source, data_dir: str = "") -> dict[str, Examples]:
+    """The splits of a data set; if it is missing it is prepared first."""
+    folder = folder_of(source, data_dir)
+    if folder is None:
+        home = usual_data_dir(data_dir)
+        logging.info("%s is not in %s: preparing it.", source.name, home)
+        try:
+            folder = prepare(source, data_dir=data_dir)
+        except ValueError as error:
+            raise ValueError(
+                f"{source.name} is not in {home} and cannot be prepared: {error} The command for "
+                f"it is {command(source, home)}."
+            ) from error
+    return {split: _decoded(source, folder, split) for split in source.counts}
+
+
+def split_of(examples: Examples, *, given: str = "label", known: bool = True) -> Split:
+    """Examples with the labels of one column, right or wrong, and the true ones if known."""
+    given, true = (examples.labels[name].astype(np.int32) for name in (given, "label"))
+    return Split(examples.images, given, true if known else None)
+
+
+def prepare(source: Source, raw_dir: str = "", data_dir: str = "") -> Path:
+    """Write a data set from its publisher's files, or a download of them; the folder it is in."""
+    home = usual_data_dir(data_dir)
+    folder = home / f"spr_{source.name}" / VERSION
+    try:
+        with alone(folder.parent):
+            if has_records(folder):  # another process may have made it while this one waited
+                return folder
+            splits = source.read(raw_folder(source, raw_dir, home / "downloads"))
+            for split, examples in splits.items():
+                check_examples(source, split, examples)
+            _check_space(home, splits)
+            write_records(source, splits, home)
+            for split, examples in splits.items():
+                store(_cache(folder, split), {"images": examples.images, **examples.labels})
+    except OSError as error:
+        raise ValueError(
+            f"Cannot prepare {source.name} in {home}: {error.strerror or error}; give another "
+            "folder with --data_dir, or make room in this one."
+        ) from error
+    return folder
+
+
+def check(source: Source, data_dir: str = "") -> Path:
+    """Decode a prepared data set and compare it with its arrays and with its publisher's."""
+    folder = folder_of(source, data_dir)
+    if folder is None:
+        home = usual_data_dir(data_dir)
+        raise ValueError(f"There is no {source.name} in {home}; run {command(source, home)}.")
+    for split in source.counts:
+        examples = _read(source, folder, split)
+        check_examples(source, split, examples)
+        found = content_hash(examples)
+        stored = content_hash(_decoded(source, folder, split))
+        if found != source.sha256.get(split, found) or found != stored:
+            raise ValueError(
+                f"The {split} split of {source.name} in {folder} is not what its publisher "
+                f"shipped; delete that folder and run {command(source, folder.parents[1])}."
+            )
+    return folder
+
+
+def folder_of(source: Source, data_dir: str = "") -> Path | None:
+    """Where the data set is: ours, or one that TFDS prepared, if it has ids. None if missing."""
+    home = usual_data_dir(data_dir)
+    stock = sorted((home / source.stock).glob("*.*.*")) if source.stock else []
+    folders = [home / f"spr_{source.name}" / VERSION, *reversed(stock)]
+    return next((folder for folder in folders if has_records(folder)), None)
+
+
+def command(source: Source, data_dir: Path) -> str:
+    """What the user types to get the data set."""
+    return f"`python -m spr_jax.prepare {source.name} --raw_dir=DIR --data_dir={data_dir}`"
+
+
+def _read(source, folder, split):
+    try:
+        return read_records(folder, split)
+    except Exception as error:  # TFDS, array_record and Pillow each raise their own kinds
+        raise ValueError(
+            f"Cannot read {source.name} in {folder} ({error}); delete that folder and run "
+            f"{command(source, folder.parents[1])}."
+        ) from error
+
+
+def _decoded(source, folder, split):
+    def make():
+        images, labels = _read(source, folder, split)
+        return {"images": images, **labels}
+
+    arrays = cached(_cache(folder, split), make)
+    return Examples(arrays.pop("images"), arrays)
+
+
+def _cache(folder, split):
+    return folder / f"decoded_{split}"
+
+
+def _check_space(home, splits):
+    """Records and arrays together: better to fail now than when half is written."""
+    needed = 2 * sum(examples.images.nbytes for examples in splits.values()) / 2**20
+    free = shutil.disk_usage(home).free / 2**20
+    if free < needed:
+        raise ValueError(
+            f"{home} has {free:.0f} MiB free and {needed:.0f} MiB are needed; give another folder "
+            "with --data_dir, or make room in this one."
+        )

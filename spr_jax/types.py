@@ -1,0 +1,41 @@
+"""The structures that modules hand to each other. Shapes: b examples of a batch, N of a split."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+if TYPE_CHECKING:  # data sets load without JAX
+    from jax import Array
+
+
+class Batch(NamedTuple):
+    views: tuple[Array, ...]  # [b, h, w, channels] each, float32; `images` is the first
+    labels: Array  # [b], as given, possibly wrong
+    index: Array  # [b], position in the training set
+    valid: Array  # [b] bool, False where a last batch is filled up
+
+    @property
+    def images(self) -> Array:
+        return self.views[0]
+
+
+class Split(NamedTuple):
+    images: Any  # [N, h, w, channels] uint8 array, or image files with the same indexing
+    labels: np.ndarray  # [N], as given, possibly wrong
+    true_labels: np.ndarray | None = None  # [N] where known; for metrics only
+
+
+class Dataset(NamedTuple):
+    name: str
+    train: Split
+    tests: dict[str, Split]  # by name; the first decides
+    class_names: tuple[str, ...]
+    mean: tuple[float, ...]  # of pixels / 255, one for each channel
+    std: tuple[float, ...]
+    augmentation: str  # a name in augment.AUGMENTATIONS
+
+    @property
+    def num_classes(self) -> int:
+        return len(self.class_names)

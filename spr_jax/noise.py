@@ -1,5 +1,7 @@
 """Label noise: wrong labels with a known truth, and a manifest that says what was done.
 
+`corrupt` gives a data set wrong labels of one of the KINDS, or those of an earlier manifest.
+
 Every kind maps true labels to given labels with a generator of its own seed, apart from the seed
 of training. The first two follow the released code draw by draw (NumPy's legacy generator), so
 seed 233 gives the labels that its experiments used.
@@ -11,8 +13,11 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
-from spr_jax.files import load_arrays, replace_file
+from spr_jax.files import load_arrays, read_features, replace_file
+from spr_jax.registry import suggestion
+from spr_jax.types import Dataset
 
 # Source -> target of the paper's asymmetric noise, in the order in which pairs are processed.
 PAIRS = {
@@ -21,18 +26,22 @@ PAIRS = {
 }
 
 
+KINDS = ("none", "human", "symmetric", "asymmetric", "matrix", "instance")
+AS_GIVEN = ("none", "human")  # the labels that a data set comes with
+
+
 class Manifest(NamedTuple):
     """What was asked for and what came out."""
 
     given: np.ndarray  # [N]
-    true: np.ndarray  # [N]
+    true: np.ndarray  # [N]; where the truth is not known, the labels as the data set has them
     kind: str
     rate: float  # asked for
     seed: int
 
     @property
     def obtained(self) -> float:
-        """Share of labels that are wrong."""
+        """Share of labels that were made wrong, or are known to be."""
         return float(np.mean(self.given != self.true))
 
     @property
@@ -42,6 +51,61 @@ class Manifest(NamedTuple):
         counts = np.zeros((size, size))
         np.add.at(counts, (self.true, self.given), 1)
         return counts / np.maximum(counts.sum(axis=1, keepdims=True), 1)
+
+
+def corrupt(
+    dataset: Dataset,
+    *,
+    kind: str = "none",
+    rate: float = 0.0,
+    seed: int = 233,
+    inclusive: bool = False,
+    simultaneous: bool = False,
+    matrix: str = "",
+    manifest: str = "",
+) -> tuple[Dataset, Manifest]:
+    """The data set with noisy training labels, and the manifest to save with the run.
+
+    The seed is that of the noise alone. `inclusive` is for symmetric noise, `simultaneous` for
+    asymmetric, `matrix` is a .npy or .csv file; `manifest` is the file of an earlier run, whose
+    labels are taken instead. Human noise is in the labels that a data set comes with.
+    """
+    train = dataset.train
+    true = train.labels if train.true_labels is None else train.true_labels
+    if manifest:
+        record = load_manifest(manifest, true, num_classes=dataset.num_classes)
+    else:
+        given = _draw_labels(dataset, true, kind, rate, seed, inclusive, simultaneous, matrix)
+        record = Manifest(given.astype(true.dtype), true, kind, rate, seed)
+    logging.info("Label noise: %s, asked for %.4f, obtained %.4f.", *record[2:4], record.obtained)
+    known = train.true_labels if record.kind in AS_GIVEN else true
+    return dataset._replace(train=train._replace(labels=record.given, true_labels=known)), record
+
+
+def _draw_labels(dataset, true, kind, rate, seed, inclusive, simultaneous, matrix):
+    if kind not in KINDS:
+        raise ValueError(f"Unknown kind of noise {kind!r}; {suggestion(kind, KINDS)}")
+    if kind in AS_GIVEN and rate:
+        raise ValueError(f"The noise rate is {rate} but noise.kind is {kind!r}; set it as well.")
+    if kind == "symmetric":
+        classes = {"num_classes": dataset.num_classes}
+        return symmetric(true, rate, seed=seed, inclusive=inclusive, **classes)
+    if kind == "asymmetric":
+        if dataset.name not in PAIRS:
+            raise ValueError(
+                f"There are no pairs of similar classes for {dataset.name!r}, only for "
+                f"{sorted(PAIRS)}; give a transition matrix with noise.kind=matrix."
+            )
+        pairs = PAIRS[dataset.name]
+        return asymmetric(true, rate, pairs=pairs, seed=seed, simultaneous=simultaneous)
+    if kind == "matrix":
+        return by_matrix(true, read_features(matrix), seed=seed)
+    if kind == "instance":
+        if not isinstance(dataset.train.images, np.ndarray):
+            raise ValueError(f"{dataset.name!r} is streamed; instance noise needs it in memory.")
+        classes = {"num_classes": dataset.num_classes}
+        return instance_dependent(true, dataset.train.images, rate, seed=seed, **classes)
+    return dataset.train.labels
 
 
 def symmetric(
@@ -169,7 +233,7 @@ def save_manifest(manifest: Manifest, path: str | Path) -> None:
         )
 
 
-def load_manifest(path: str | Path, true: np.ndarray) -> Manifest:
+def load_manifest(path: str | Path, true: np.ndarray, *, num_classes: int = 256) -> Manifest:
     """The manifest of a data set with these true labels."""
     stored = load_arrays(Path(path))
     if not isinstance(stored, dict) or not {*Manifest._fields, "hash"} <= set(stored):
@@ -179,5 +243,11 @@ def load_manifest(path: str | Path, true: np.ndarray) -> Manifest:
             f"The noise manifest {path} belongs to another data set: it has "
             f"{len(stored['true'])} labels of another order or kind, this one has {len(true)}."
         )
+    given = stored["given"]
+    if given.shape != true.shape or given.min() < 0 or given.max() >= num_classes:
+        raise ValueError(
+            f"The noise manifest {path} gives {given.shape} labels from {given.min()} to "
+            f"{given.max()}; expected {true.shape} from 0 to {num_classes - 1}."
+        )
     kind, rate, seed = str(stored["kind"]), float(stored["rate"]), int(stored["seed"])
-    return Manifest(stored["given"], stored["true"], kind, rate, seed)
+    return Manifest(given, true, kind, rate, seed)

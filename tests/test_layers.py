@@ -10,9 +10,15 @@ LAYERS = {
     "spr_jax": 0,  # the package itself, whose imports are lazy
     "spr_jax.devices": 0,
     "spr_jax.files": 0,
+    "spr_jax.registry": 0,
+    "spr_jax.types": 0,
+    "spr_jax.augment": 1,
     "spr_jax.noise": 1,
     "spr_jax.solver": 1,
+    "spr_jax.batches": 2,
+    "spr_jax.datasets": 2,
     "spr_jax.detect": 2,
+    "spr_jax.prepare": 4,
     "experiments": 4,
 }
 

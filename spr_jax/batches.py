@@ -14,6 +14,7 @@ from typing import NamedTuple
 
 import jax
 import numpy as np
+from absl import flags
 from jax import Array
 
 from spr_jax import augment
@@ -106,27 +107,32 @@ def stream(
     seed: int,
     epoch: int,
     num_views: int = 1,
+    random_crops: bool = True,
     first_step: int = 0,
     workers: int = 0,
 ) -> Iterator[tuple[np.ndarray, ...]]:
-    """Random crops [b, size, size, 3] of each step's images, `num_views` of them.
+    """The images of each step, uint8 [b, size, size, 3] for each view: random or central crops.
 
     Decoded ahead by grain: in threads, which is enough for Pillow on a few cores, or in processes.
-    A crop depends on (seed, epoch, index) alone.
+    A random crop depends on (seed, epoch, index) alone.
     """
     import grain  # a second to import
 
-    steps, batch_size = index.shape
-    wanted = index[first_step:].reshape(-1)
+    def read(step):
+        chosen = index[first_step + step]
+        images = np.empty((num_views, *chosen.shape, *files.shape[1:]), np.uint8)
+        for place, example in enumerate(chosen.tolist()):
+            if random_crops:
+                images[:, place] = files.random_crops(example, num_views, (seed, epoch, example))
+            else:
+                images[:, place] = files[example]
+        return tuple(images)
 
-    def crops(position):
-        chosen = int(wanted[position])
-        return tuple(files.random_crops(chosen, num_views, (seed, epoch, chosen)))
-
-    threads = 2 * (os.cpu_count() or 1)
-    ahead = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=2 * batch_size)
-    images = grain.MapDataset.range(len(wanted)).map(crops).to_iter_dataset(ahead)
-    batches = images.batch(batch_size)
+    if workers and not flags.FLAGS.is_parsed():
+        flags.FLAGS.mark_as_parsed()  # grain's processes read its flags
+    threads = os.cpu_count() // max(workers, 1) or 1
+    options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads + 1)
+    batches = grain.MapDataset.range(len(index) - first_step).map(read).to_iter_dataset(options)
     if workers:
         batches = batches.mp_prefetch(grain.MultiprocessingOptions(num_workers=workers))
     return iter(batches)

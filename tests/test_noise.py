@@ -2,6 +2,7 @@ import numpy as np
 import pytest
 
 from spr_jax import noise
+from spr_jax.types import Dataset, Split
 
 CIFAR10 = np.random.default_rng(0).permutation(np.repeat(np.arange(10), 5000))
 MNIST_SIZES = [5923, 6742, 5958, 6131, 5842, 5421, 5918, 6265, 5851, 5949]
@@ -136,3 +137,83 @@ def test_unreadable_manifest_is_named(tmp_path, content):
         path.write_bytes(content)
     with pytest.raises(ValueError, match="noise.npz"):
         noise.load_manifest(path, MNIST)
+
+
+def dataset_of(labels, true=None, name="mnist", num_classes=10):
+    images = np.random.default_rng(0).integers(0, 256, (len(labels), 2, 2, 1), dtype=np.uint8)
+    names = tuple(map(str, range(num_classes)))
+    return Dataset(name, Split(images, labels, true), {}, names, (0.5,), (0.5,), "none")
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"),
+    [
+        ("symmetric", lambda: noise.symmetric(MNIST, 0.4, num_classes=10, seed=7)),
+        ("asymmetric", lambda: noise.asymmetric(MNIST, 0.4, pairs=noise.PAIRS["mnist"], seed=7)),
+    ],
+)
+def test_corrupt_draws_the_kind_asked_for(kind, expected):
+    noisy, manifest = noise.corrupt(dataset_of(MNIST, MNIST), kind=kind, rate=0.4, seed=7)
+    np.testing.assert_array_equal(noisy.train.labels, expected())
+    np.testing.assert_array_equal(noisy.train.true_labels, MNIST)
+    assert manifest[2:] == (kind, 0.4, 7)
+
+
+def test_corrupt_by_matrix_and_by_instance(tmp_path):
+    matrix = np.full((10, 10), 0.05) + 0.5 * np.eye(10)
+    np.savetxt(tmp_path / "matrix.csv", matrix, delimiter=",")
+    dataset = dataset_of(MNIST, MNIST)
+    _, manifest = noise.corrupt(dataset, kind="matrix", matrix=str(tmp_path / "matrix.csv"))
+    np.testing.assert_allclose(manifest.matrix, matrix, atol=0.03)
+    _, manifest = noise.corrupt(dataset, kind="instance", rate=0.3)
+    assert manifest.obtained == pytest.approx(0.3, abs=0.02)
+
+
+def test_labels_that_come_noisy_stay_as_they_are():
+    given = (MNIST + (np.arange(len(MNIST)) % 4 == 0)) % 10
+    noisy, manifest = noise.corrupt(dataset_of(given, MNIST), kind="human")
+    np.testing.assert_array_equal(noisy.train.labels, given)
+    assert manifest.obtained == pytest.approx(0.25)
+    unknown, _ = noise.corrupt(dataset_of(given))
+    assert unknown.train.true_labels is None
+
+
+def test_a_manifest_gives_the_same_labels_again(tmp_path):
+    dataset = dataset_of(MNIST, MNIST)
+    noisy, manifest = noise.corrupt(dataset, kind="symmetric", rate=0.4, seed=7)
+    noise.save_manifest(manifest, tmp_path / "noise.npz")
+    again, loaded = noise.corrupt(dataset, manifest=str(tmp_path / "noise.npz"))
+    np.testing.assert_array_equal(again.train.labels, noisy.train.labels)
+    assert loaded[2:] == manifest[2:]
+
+
+def test_a_manifest_with_labels_out_of_range_is_refused(tmp_path):
+    noise.save_manifest(noise.Manifest(MNIST + 1, MNIST, "none", 0.0, 0), tmp_path / "noise.npz")
+    with pytest.raises(ValueError, match="labels from 1 to 10; expected .* from 0 to 9"):
+        noise.corrupt(dataset_of(MNIST, MNIST), manifest=str(tmp_path / "noise.npz"))
+
+
+def test_log_shows_asked_and_obtained_rate(caplog):
+    with caplog.at_level("INFO", logger="absl"):
+        noise.corrupt(dataset_of(MNIST, MNIST), kind="asymmetric", rate=0.4)
+    assert "asymmetric, asked for 0.4000, obtained 0.1" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"kind": "symetric"}, "Unknown kind of noise 'symetric'; did you mean 'symmetric'"),
+        ({"kind": "none", "rate": 0.2}, "rate is 0.2 but noise.kind is 'none'"),
+        ({"kind": "symmetric", "rate": 1.2}, "noise rate is 1.2; expected a share"),
+        ({"kind": "matrix"}, "Cannot read"),
+        ({"manifest": "nowhere.npz"}, "Cannot read nowhere.npz"),
+    ],
+)
+def test_bad_options_of_noise_are_described(options, says):
+    with pytest.raises(ValueError, match=says):
+        noise.corrupt(dataset_of(MNIST, MNIST), **options)
+
+
+def test_asymmetric_noise_needs_pairs():
+    with pytest.raises(ValueError, match="no pairs of similar classes for 'folder', only for"):
+        noise.corrupt(dataset_of(MNIST, MNIST, name="folder"), kind="asymmetric", rate=0.2)

@@ -50,7 +50,7 @@ def _read_folder(folder, split):
     labels = np.empty(len(paths), np.uint8)
     for index, path in enumerate(tqdm(paths, f"Reading {split}", unit=" images")):
         image, label = open_image(path), path.name.split("_")[0]
-        if image.size != (SIZE, SIZE) or label not in "0123456789":
+        if image.size != (SIZE, SIZE) or label not in set("0123456789"):
             raise ValueError(
                 f"{path} is {image.size[0]}x{image.size[1]} pixels; expected {SIZE}x{SIZE} and a "
                 "name that begins with a label from 0 to 9 and an underscore."

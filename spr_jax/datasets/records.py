@@ -56,8 +56,11 @@ def write_records(source: Source, splits: dict[str, Examples], data_dir: Path) -
     for partial in Path(builder.data_dir).parent.glob("incomplete.*"):  # of a killed process
         shutil.rmtree(partial)
     config = tfds.download.DownloadConfig(try_download_gcs=False)
-    with contextlib.redirect_stdout(io.StringIO()):
-        builder.download_and_prepare(download_config=config)
+    try:
+        with contextlib.redirect_stdout(io.StringIO()):
+            builder.download_and_prepare(download_config=config)
+    except RuntimeError as error:  # what array_record makes of a full disk
+        raise OSError(str(error).split("write() failed: ")[-1].split(";")[0]) from error
 
 
 def read_records(folder: Path, split: str) -> Examples:

@@ -1,0 +1,185 @@
+"""Batches: every example once, the same for any number of devices, processes and restarts."""
+
+import itertools
+import subprocess
+import sys
+
+import jax
+import numpy as np
+import pytest
+from PIL import Image
+
+from spr_jax.batches import epoch_order, for_devices, make_batch, prefetch, stream
+from spr_jax.datasets import DATASETS
+from spr_jax.datasets.images import ImageFiles
+
+
+@pytest.mark.parametrize("size", [1, 7, 50, 103, 200])
+def test_an_epoch_visits_every_example_once(size):
+    order = epoch_order(103, size, seed=0, epoch=3)
+    assert order.index.shape == (-(-103 // size), size)
+    assert sorted(order.index[order.valid]) == list(range(103))
+    assert order.valid[:-1].all()  # only the last batch is filled up
+    assert (order.index[~order.valid] < 103).all()
+
+
+def test_a_partial_last_batch_can_be_dropped():
+    order = epoch_order(103, 50, seed=0, epoch=3, drop_last=True)
+    assert order.index.shape == (2, 50) and order.valid.all()
+    assert len(set(order.index.ravel())) == 100
+    whole = epoch_order(103, 50, seed=0, epoch=3)
+    np.testing.assert_array_equal(whole.index[:2], order.index)
+
+
+def test_the_order_is_a_function_of_seed_and_epoch():
+    orders = [
+        epoch_order(100, 10, seed=seed, epoch=epoch).index.tobytes()
+        for seed, epoch in itertools.product((0, 1, 2), (0, 1, 2))
+    ]
+    assert len(set(orders)) == 9
+    assert orders[5] == epoch_order(100, 10, seed=1, epoch=2).index.tobytes()
+
+
+def test_an_epoch_can_visit_some_examples_or_keep_their_order():
+    members = np.array([90, 3, 14, 15])
+    assert sorted(epoch_order(members, 2, seed=0, epoch=0).index.ravel()) == [3, 14, 15, 90]
+    order = epoch_order(5, 2, seed=0, epoch=0, shuffle=False)
+    assert order.index.tolist() == [[0, 1], [2, 3], [4, 0]]
+    assert order.valid.tolist() == [[True, True], [True, True], [True, False]]
+
+
+@pytest.mark.parametrize(("processes", "devices"), [(1, 1), (1, 8), (2, 4), (4, 1)])
+def test_shards_are_disjoint_and_complete(processes, devices):
+    order = epoch_order(103, 16, seed=0, epoch=0)
+    shards = [
+        for_devices(order, devices, process=p, num_processes=processes) for p in range(processes)
+    ]
+    assert all(shard.index.shape == (7, devices, 16 // devices // processes) for shard in shards)
+    for step in range(7):
+        parts = [shard.index[step][shard.valid[step]] for shard in shards]
+        seen = np.concatenate(parts)
+        assert len(seen) == len(set(seen)) == order.valid[step].sum()
+        np.testing.assert_array_equal(seen, order.index[step][order.valid[step]])
+
+
+def test_bad_sizes_are_described():
+    order = epoch_order(103, 10, seed=0, epoch=0)
+    with pytest.raises(ValueError, match="Batch size 10 does not divide over 8 devices"):
+        for_devices(order, 4, process=0, num_processes=2)
+    with pytest.raises(ValueError, match="A batch of 0 from 103 examples leaves no step"):
+        epoch_order(103, 0, seed=0, epoch=0)
+    with pytest.raises(ValueError, match="A batch of 200 from 103 examples leaves no step"):
+        epoch_order(103, 200, seed=0, epoch=0, drop_last=True)
+    with pytest.raises(ValueError, match="from 0 examples"):
+        epoch_order(np.array([], int), 2, seed=0, epoch=0)
+
+
+def test_two_devices_make_the_batch_of_one():
+    dataset = DATASETS["digits"]()._replace(augmentation="crop_flip")
+    images, labels = (
+        jax.numpy.asarray(dataset.train.images),
+        jax.numpy.asarray(dataset.train.labels),
+    )
+    order = epoch_order(len(labels), 16, seed=0, epoch=0)
+    key = jax.random.key(1)
+
+    def make(index, valid, key):
+        return make_batch((images[index],) * 2, labels, index, valid, key, dataset=dataset)
+
+    one = jax.jit(make)(order.index[0], order.valid[0], key)
+    shards = for_devices(order, 2)
+    two = jax.pmap(make, in_axes=(0, 0, None))(shards.index[0], shards.valid[0], key)
+    for alone, spread in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
+        np.testing.assert_array_equal(alone, spread.reshape(alone.shape))
+    np.testing.assert_array_equal(one.labels, dataset.train.labels[order.index[0]])
+    assert one.images.shape == (16, 8, 8, 1) and len(one.views) == 2
+    assert (one.views[0] != one.views[1]).any()
+
+
+@pytest.fixture(scope="module")
+def files(tmp_path_factory):
+    home = tmp_path_factory.mktemp("images")
+    generator = np.random.default_rng(0)
+    for k in range(10):
+        pixels = generator.integers(0, 256, (12 + k, 20, 3), dtype=np.uint8)
+        Image.fromarray(pixels).save(home / f"{k}.png")
+    return ImageFiles([str(home / f"{k}.png") for k in range(10)], size=8, short_side=10)
+
+
+def test_streamed_crops_belong_to_their_index_seed_and_epoch(files):
+    order = epoch_order(10, 4, seed=5, epoch=2)
+    batches = list(stream(files, order.index, seed=5, epoch=2, num_views=2))
+    assert len(batches) == 3
+    for row, views in zip(order.index, batches, strict=True):
+        assert [view.shape for view in views] == [(4, 8, 8, 3)] * 2
+        for place, example in enumerate(row.tolist()):
+            expected = files.random_crops(example, 2, (5, 2, example))
+            np.testing.assert_array_equal([view[place] for view in views], expected)
+
+
+def test_a_stream_is_entered_at_any_step(files):
+    order = epoch_order(10, 2, seed=0, epoch=0)
+    whole = list(stream(files, order.index, seed=0, epoch=0))
+    for first in (1, 4, 5):
+        rest = list(stream(files, order.index, seed=0, epoch=0, first_step=first))
+        assert len(rest) == 5 - first
+        for (expected,), (found,) in zip(whole[first:], rest, strict=True):
+            np.testing.assert_array_equal(found, expected)
+
+
+def test_a_stream_of_central_crops(files):
+    order = epoch_order(10, 5, seed=0, epoch=0, shuffle=False)
+    batches = stream(files, order.index, seed=0, epoch=0, random_crops=False)
+    np.testing.assert_array_equal(np.concatenate([images for (images,) in batches]), files[:])
+
+
+def test_an_image_that_breaks_while_streaming_is_named(files, tmp_path):
+    (tmp_path / "broken.png").write_text("no image")
+    broken = ImageFiles([*files.paths[:3], str(tmp_path / "broken.png")], 8, 10)
+    order = epoch_order(4, 2, seed=0, epoch=0, shuffle=False)
+    with pytest.raises(ValueError, match="Cannot read the image .*broken.png"):
+        list(stream(broken, order.index, seed=0, epoch=0))
+
+
+def test_streamed_batches_are_flipped_on_the_device(files):
+    dataset = DATASETS["digits"]()._replace(
+        augmentation="flip", mean=(0.0,) * 3, std=(1 / 255,) * 3
+    )
+    labels = jax.numpy.arange(10)
+    order = epoch_order(10, 10, seed=0, epoch=0)
+    (crops,) = stream(files, order.index, seed=0, epoch=0)
+    make = jax.jit(lambda *arrays: make_batch(*arrays, dataset=dataset))
+    batch = make(crops, labels, order.index[0], order.valid[0], jax.random.key(0))
+    pixels = np.round(batch.images).astype(np.uint8)
+    flipped = [(p == c[:, ::-1]).all() for p, c in zip(pixels, crops[0], strict=True)]
+    same = [(p == c).all() for p, c in zip(pixels, crops[0], strict=True)]
+    assert np.logical_xor(flipped, same).all() and 0 < sum(flipped) < 10
+
+
+def test_prefetch_stays_two_ahead_and_loses_nothing():
+    sent, taken = [], []
+    for item in prefetch(range(7), put=lambda item: sent.append(item) or item, ahead=2):
+        taken.append(item)
+        assert len(sent) == min(len(taken) + 1, 7)
+    assert taken == list(range(7))
+    assert list(prefetch([], put=None)) == []
+
+
+def test_processes_stream_what_threads_stream(files):
+    """In a script, as grain starts its processes afresh."""
+    code = f"""
+import numpy as np
+from spr_jax.batches import epoch_order, stream
+from spr_jax.datasets.images import ImageFiles
+
+if __name__ == "__main__":
+    files = ImageFiles({list(files.paths)!r}, 8, 10)
+    index = epoch_order(10, 2, seed=0, epoch=0).index
+    threads, processes = (
+        list(stream(files, index, seed=0, epoch=0, num_views=2, workers=w)) for w in (0, 2)
+    )
+    np.testing.assert_array_equal(threads, processes)
+    print(len(processes))
+"""
+    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True)
+    assert done.stdout.strip() == "5", done.stderr

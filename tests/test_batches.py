@@ -165,7 +165,7 @@ def test_prefetch_stays_two_ahead_and_loses_nothing():
     assert list(prefetch([], put=None)) == []
 
 
-def test_processes_stream_what_threads_stream(files):
+def test_processes_stream_what_threads_stream(files, tmp_path):
     """In a script, as grain starts its processes afresh."""
     code = f"""
 import numpy as np
@@ -181,5 +181,8 @@ if __name__ == "__main__":
     np.testing.assert_array_equal(threads, processes)
     print(len(processes))
 """
-    done = subprocess.run([sys.executable, "-"], input=code, capture_output=True, text=True)
+    (tmp_path / "script.py").write_text(code)
+    done = subprocess.run(
+        [sys.executable, tmp_path / "script.py"], capture_output=True, text=True, timeout=100
+    )
     assert done.stdout.strip() == "5", done.stderr

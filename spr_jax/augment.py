@@ -169,14 +169,15 @@ def cutmix_box(key: Array, height: int, width: int) -> Box:
     return Box(*span(row_key, height), *span(column_key, width))
 
 
-def cutmix(key: Array, images: Array) -> Mixed:
+def cutmix(key: Array, images: Array, partner: Array | None = None) -> Mixed:
     """Each example gets one box of another's pixels, the same box in the whole batch.
 
+    Partners are a random permutation of the batch unless they are given.
     Yun et al., 2019, https://arxiv.org/abs/1905.04899.
     """
     box_key, partner_key = random.split(key)
     batch, height, width, _ = images.shape
-    partner = random.permutation(partner_key, batch)
+    partner = random.permutation(partner_key, batch) if partner is None else partner
     box = cutmix_box(box_key, height, width)
     row, column = jnp.arange(height)[:, None, None], jnp.arange(width)[:, None]
     inside = (box.top <= row) & (row < box.bottom) & (box.left <= column) & (column < box.right)

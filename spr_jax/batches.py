@@ -25,11 +25,11 @@ class Order(NamedTuple):
     """Which examples an epoch visits."""
 
     index: np.ndarray  # [steps, b] or, for devices, [steps, devices, b / devices]
-    valid: np.ndarray  # the same shape, False where the last batch is filled up
+    weights: np.ndarray  # the same shape: 0 where the last batch is filled up, mean 1 in a step
 
     @property
-    def num_steps(self) -> int:
-        return len(self.index)
+    def valid(self) -> np.ndarray:
+        return self.weights > 0
 
 
 def epoch_order(
@@ -44,7 +44,8 @@ def epoch_order(
     """All members once, in an order drawn from (seed, epoch).
 
     A last batch that is not full is dropped, as the released code does, or filled up with the
-    first ones again, marked as not valid.
+    first ones again at weight 0; the others weigh more, so that mean(weights * loss) over a batch,
+    or over the parts that devices have of it, is the mean over the examples that count.
     """
     members = np.arange(members) if np.ndim(members) == 0 else np.asarray(members)
     if batch_size < 1 or len(members) < (batch_size if drop_last else 1):
@@ -58,7 +59,8 @@ def epoch_order(
     count = full if drop_last else -(-len(members) // batch_size) * batch_size
     index = np.resize(members, count).reshape(-1, batch_size)
     valid = (np.arange(count) < len(members)).reshape(-1, batch_size)
-    return Order(index.astype(np.int32), valid)
+    weights = valid / valid.mean(axis=1, keepdims=True)
+    return Order(index.astype(np.int32), weights.astype(np.float32))
 
 
 def for_devices(
@@ -79,7 +81,7 @@ def make_batch(
     images: tuple[Array, ...],  # uint8 [b, h, w, channels], one for each view
     labels: Array,  # [N]
     index: Array,  # [b]
-    valid: Array,  # [b]
+    weights: Array,  # [b]
     key: Array,  # of the epoch
     *,
     dataset: Dataset,
@@ -97,15 +99,15 @@ def make_batch(
         mean=dataset.mean,
         std=dataset.std,
     )
-    return Batch(views, labels[index], index, valid)
+    return Batch(views, labels[index], index, weights)
 
 
 def stream(
     files,  # datasets.images.ImageFiles
     index: np.ndarray,  # [steps, b]
     *,
-    seed: int,
-    epoch: int,
+    seed: int = 0,
+    epoch: int = 0,
     num_views: int = 1,
     random_crops: bool = True,
     first_step: int = 0,

@@ -14,11 +14,16 @@ class Batch(NamedTuple):
     views: tuple[Array, ...]  # [b, h, w, channels] each, float32; `images` is the first
     labels: Array  # [b], as given, possibly wrong
     index: Array  # [b], position in the training set
-    valid: Array  # [b] bool, False where a last batch is filled up
+    weights: Array  # [b], mean 1 over the whole batch; 0 where a last batch is filled up
 
     @property
     def images(self) -> Array:
         return self.views[0]
+
+
+class Output(NamedTuple):
+    logits: Array  # [b, c]
+    features: Array  # [b, d]
 
 
 class Split(NamedTuple):

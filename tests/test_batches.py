@@ -21,6 +21,7 @@ def test_an_epoch_visits_every_example_once(size):
     assert sorted(order.index[order.valid]) == list(range(103))
     assert order.valid[:-1].all()  # only the last batch is filled up
     assert (order.index[~order.valid] < 103).all()
+    np.testing.assert_allclose(order.weights.mean(axis=1), 1, rtol=1e-6)
 
 
 def test_a_partial_last_batch_can_be_dropped():
@@ -83,12 +84,12 @@ def test_two_devices_make_the_batch_of_one():
     order = epoch_order(len(labels), 16, seed=0, epoch=0)
     key = jax.random.key(1)
 
-    def make(index, valid, key):
-        return make_batch((images[index],) * 2, labels, index, valid, key, dataset=dataset)
+    def make(index, weights, key):
+        return make_batch((images[index],) * 2, labels, index, weights, key, dataset=dataset)
 
-    one = jax.jit(make)(order.index[0], order.valid[0], key)
+    one = jax.jit(make)(order.index[0], order.weights[0], key)
     shards = for_devices(order, 2)
-    two = jax.pmap(make, in_axes=(0, 0, None))(shards.index[0], shards.valid[0], key)
+    two = jax.pmap(make, in_axes=(0, 0, None))(shards.index[0], shards.weights[0], key)
     for alone, spread in zip(jax.tree.leaves(one), jax.tree.leaves(two), strict=True):
         np.testing.assert_array_equal(alone, spread.reshape(alone.shape))
     np.testing.assert_array_equal(one.labels, dataset.train.labels[order.index[0]])
@@ -149,7 +150,7 @@ def test_streamed_batches_are_flipped_on_the_device(files):
     order = epoch_order(10, 10, seed=0, epoch=0)
     (crops,) = stream(files, order.index, seed=0, epoch=0)
     make = jax.jit(lambda *arrays: make_batch(*arrays, dataset=dataset))
-    batch = make(crops, labels, order.index[0], order.valid[0], jax.random.key(0))
+    batch = make(crops, labels, order.index[0], order.weights[0], jax.random.key(0))
     pixels = np.round(batch.images).astype(np.uint8)
     flipped = [(p == c[:, ::-1]).all() for p, c in zip(pixels, crops[0], strict=True)]
     same = [(p == c).all() for p, c in zip(pixels, crops[0], strict=True)]

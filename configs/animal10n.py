@@ -1,0 +1,14 @@
+"""ANIMAL-10N, real human label noise of about 8 % (Table 2).
+
+python -m spr_jax.main --config=configs/animal10n.py
+"""
+
+from configs import base
+
+
+def get_config(method: str = "spr"):
+    config = base.get_config(method, dataset="animal10n", backbone="vgg19_bn")
+    config.epochs = 160
+    config.optimizer.update(learning_rate=0.1, weight_decay=1e-3)
+    base.decide(config, "optimizer.momentum", paper=0.9, released=0.0, exact=0.0)
+    return config

@@ -1,0 +1,19 @@
+"""CIFAR-10 with symmetric label noise (Table 1).
+
+    python -m spr_jax.main --config=configs/cifar10_sym.py --config.noise.rate=0.4
+    python -m spr_jax.main --config=configs/cifar10_sym.py:ce    # plain training
+
+At rate 0.8 the paper does not let the sparse penalty grow: --config.method.growth=1.0. A small
+machine trains a narrow network: --config.backbone.width=16.
+"""
+
+from configs import base
+
+
+def get_config(method: str = "spr"):
+    config = base.get_config(method, dataset="cifar10", backbone="resnet18")
+    config.epochs = 180
+    config.noise.update(kind="symmetric", rate=0.2)
+    config.optimizer.update(learning_rate=0.01)
+    base.decide(config, "optimizer.weight_decay", paper=1e-4, released=5e-4, exact=5e-4)
+    return config

@@ -1,0 +1,13 @@
+"""CIFAR-10 with human labels (CIFAR-10N; not in the paper).
+
+python -m spr_jax.main --config=configs/cifar10n.py --config.dataset.labels=worst
+"""
+
+from configs import base, cifar10_sym
+
+
+def get_config(method: str = "spr"):
+    config = cifar10_sym.get_config(method)
+    config.dataset = base.section("dataset", "cifar10n")
+    config.noise.update(kind="human", rate=0.0)
+    return config

@@ -1,0 +1,19 @@
+"""Scikit-learn's digits with symmetric label noise: the embedded default.
+
+python -m spr_jax.main                                      # this, and plain training beside it
+python -m spr_jax.main --config=configs/digits_sym.py --config.noise.rate=0.6
+"""
+
+from configs import base
+
+
+def get_config(method: str = "spr"):
+    config = base.get_config(method, dataset="digits")
+    config.preset = "exact"
+    config.epochs = 20
+    config.batch_size = 64
+    config.noise.update(kind="symmetric", rate=0.4)
+    config.optimizer.update(learning_rate=0.05, weight_decay=1e-3)
+    if method == "spr":
+        config.method.update(cutmix=0.0)
+    return config

@@ -1,0 +1,18 @@
+"""WebVision (mini), 50 classes of photographs labelled by a web search (Table 2).
+
+    python -m spr_jax.main --config=configs/webvision.py
+
+Every step after the first epoch is a CutMix step. The paper trains on four devices whose batch
+statistics are their own: --config.nosync_batch_stats.
+"""
+
+from configs import base
+
+
+def get_config(method: str = "spr"):
+    config = base.get_config(method, dataset="webvision", backbone="inception_resnet_v2")
+    config.epochs = 300
+    config.optimizer.update(learning_rate=0.01, weight_decay=5e-4)
+    if method == "spr":
+        config.method.update(cutmix=1.0)
+    return config

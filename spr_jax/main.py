@@ -1,0 +1,106 @@
+"""Train with noisy labels.
+
+    python -m spr_jax.main                                   # noisy digits, with and without SPR
+    python -m spr_jax.main --config=configs/cifar10_sym.py --workdir=DIR --config.noise.rate=0.4
+    python -m spr_jax.main --config=configs/mnist_sym.py:ce  # another method
+
+The same command again goes on from the last checkpoint. SIGTERM and Ctrl-C save and exit with
+status 75.
+"""
+
+import os
+import signal
+import sys
+from pathlib import Path
+
+import jax
+from absl import app, flags, logging
+from ml_collections import config_flags
+
+from spr_jax import settings
+from spr_jax.run import Stopped, describe, run
+
+SAVED = 75  # exit status of a run that was stopped and can go on: try again
+
+CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.", lock_config=True)
+WORKDIR = flags.DEFINE_string("workdir", None, "Where a run writes. [runs/CONFIG-METHOD]")
+DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be run, and exit.")
+COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of the first process.")
+NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "How many processes train together.")
+PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which of them this is.")
+
+
+def main(argv):
+    if len(argv) > 1:
+        raise app.UsageError(f"Unknown argument {argv[1]!r}; options begin with --config.")
+    logging.set_verbosity(logging.WARNING)
+    if COORDINATOR.value:
+        jax.distributed.initialize(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
+    try:
+        if CONFIG.value is None:
+            demonstrate()
+        else:
+            name = CONFIG.value.method.name
+            stem = Path(flags.FLAGS["config"].config_filename).stem
+            start(CONFIG.value, Path(WORKDIR.value or f"runs/{stem}-{name}"))
+    except Stopped:
+        print("\nStopped and saved; the same command goes on from here.", file=sys.stderr)
+        sys.exit(SAVED)
+    except (ValueError, FloatingPointError) as error:
+        print(f"python -m spr_jax.main: {error}", file=sys.stderr)
+        sys.exit(2)
+
+
+def start(config, workdir: Path) -> dict | None:
+    """Check, then run in `workdir`; the summary."""
+    settings.resolve(config)
+    settings.check(config)
+    cache = os.path.expanduser(config.compilation_cache)
+    if cache:
+        jax.config.update("jax_compilation_cache_dir", cache)
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
+    if DRY_RUN.value:
+        print(config)
+        print(describe(config))
+        return None
+    if jax.process_index() == 0:
+        settings.claim(workdir, config)
+        print(f"Writing to {workdir}.")
+    stop = []
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.append(True))
+    return run(config, workdir, should_stop=lambda: bool(stop))
+
+
+def demonstrate() -> None:
+    """The embedded digits, 40 % of their labels made wrong: plain training, then SPR."""
+    from configs import digits_sym
+
+    home, found = Path(WORKDIR.value or "runs/digits"), {}
+    for method in ("ce", "spr"):
+        print(f"\n{'Plain training' if method == 'ce' else 'SPR'}:")
+        found[method] = start(digits_sym.get_config(method), home / method)
+    if all(found.values()):
+        plain, ours = (100 * found[method]["last"]["test_top1"] for method in ("ce", "spr"))
+        print(
+            "\nTest accuracy after the last epoch, with 40 % of the training labels wrong: "
+            f"{plain:.1f} % with plain training, {ours:.1f} % with SPR."
+        )
+
+
+def parse_flags(argv):
+    """A misspelt or impossible override is one sentence."""
+    try:
+        return flags.FLAGS(argv)
+    except (AttributeError, KeyError, TypeError, ValueError, flags.Error, OSError) as error:
+        said = str(error)
+        if said[0] == said[-1] and said[0] in "'\"":  # the repr of another error's text
+            said = said[1:-1].encode().decode("unicode_escape")
+        said = " ".join(said.split("Error: ")[-1].split())  # of a config file's traceback
+        print(f"python -m spr_jax.main: {said}", file=sys.stderr)
+        sys.exit(2)
+
+
+if __name__ == "__main__":
+    app.run(main, flags_parser=parse_flags)

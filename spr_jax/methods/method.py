@@ -1,0 +1,43 @@
+"""What a method is: three pure functions. The training loop knows nothing else about methods.
+
+What is remembered of each training example (`memory`), the loss of a batch given that memory, and
+how the memory changes after an epoch, given what the loss recorded of each example. Memory and
+record are dicts of arrays. Of the memory two names are reserved: `clean` [N], logged as the
+selection, and `targets` [N, c].
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+from jax import Array
+
+Memory = dict[str, Array]
+
+
+def keep_memory(memory: Memory, record: dict[str, Array], key: Array) -> Memory:
+    return memory
+
+
+def mean_probability(networks: tuple, memory: Memory, images: Array) -> Array:
+    """[b, c], averaged over the networks."""
+    return sum(jax.nn.softmax(net.predict(images).logits) for net in networks) / len(networks)
+
+
+class Method(NamedTuple):
+    init: Callable[..., Memory]  # (labels, num_classes) -> memory
+    loss: Callable[
+        ..., Any
+    ]  # (networks, batch, memory, key) -> (scalar, (networks, record)), traced
+    revise: Callable[..., Memory] = keep_memory  # (memory, record, key) -> memory, plain Python
+    predict: Callable[..., Array] = mean_probability  # (networks, memory, images) -> [b, c], traced
+    describe: Callable[..., dict] = lambda memory: {}  # memory -> numbers for the log
+    num_networks: int = 1
+    num_views: int = 1
+    record_from: str = "train"  # or "scan": an eval-mode pass after the epoch records features
+
+
+def weighted_mean(values: Array, weights: Array) -> Array:
+    """Mean over the examples that count; `weights` are those of a batch."""
+    return jnp.mean(weights * values)

@@ -1,0 +1,132 @@
+"""SPR (Wang, Sun, Fu, CVPR 2022): learn from the labels that the features explain.
+
+After every epoch a penalized regression of the labels on the features splits the training data
+(`solver.clean_set`). In the next epoch each mini-batch takes, at random, one of two steps:
+
+    supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q)
+    CutMix       boxes of other images pasted in; a noisy example's target is its prediction
+
+lambda grows by a factor every epoch. B is the size of the batch, not the number of clean examples.
+"""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jax import lax, random
+from jax.sharding import NamedSharding, PartitionSpec
+
+from spr_jax.augment import cutmix as paste_boxes
+from spr_jax.devices import device_mesh
+from spr_jax.losses import cross_entropy, sparse_penalty
+from spr_jax.methods.method import Method, weighted_mean
+from spr_jax.solver import Options, clean_set, plan_pieces
+
+
+def spr(
+    cutmix: float = 0.5,
+    sparse: float = 1.2,
+    growth: float = 1.02,
+    q: float = 0.2,
+    keep: float = 0.5,
+    per_class: int = 10,
+    classes_per_group: int = 10,
+    pca_dim: int = 10,
+    intercept: bool = False,
+    select: str = "piece",
+    ties: str = "interpolated",
+    pairing: str = "batch",
+    features: str = "train",
+    by_clean: bool = False,
+    visit_order_defect: bool = False,
+) -> Method:
+    """Scalable penalized regression: learn from the labels that the features explain.
+
+    cutmix: chance of a CutMix step. sparse, growth: lambda in the first epoch, its growth.
+    keep: share of each class called clean. per_class: examples of each class in a piece, 0 for the
+    whole data at once. select: a rule of solver.SELECTORS. pairing: "batch", or "clean_noisy" to
+    mix clean with noisy only. features: of the training pass ("train") or of an eval-mode pass
+    ("eval"). by_clean: divide the loss by the number of clean examples. visit_order_defect: take
+    positions in visiting order for indices, as the released code does (for a forensic experiment).
+    """
+    options = Options(pca_dim=pca_dim, intercept=intercept, select=select, ties=ties)
+
+    def init(labels, num_classes):
+        return {
+            "labels": jnp.asarray(labels, jnp.int32),
+            "clean": jnp.ones(len(labels), bool),
+            "entry": jnp.zeros(len(labels), jnp.float32),
+            "epoch": jnp.int32(0),
+        }
+
+    def loss(networks, batch, memory, key):
+        clean = memory["clean"][batch.index]
+        chance_key, key = random.split(key)
+        if cutmix == 0:
+            return supervised_step(networks, batch, clean, memory, key)
+        # As released, the first epoch is supervised throughout.
+        mixes = (memory["epoch"] > 0) & (random.uniform(chance_key) < cutmix)
+        return lax.cond(mixes, cutmix_step, supervised_step, networks, batch, clean, memory, key)
+
+    def supervised_step(networks, batch, clean, memory, key):
+        output, network = networks[0].forward(batch.images, key)
+        each = cross_entropy(output.logits, batch.labels)
+        if cutmix < 1:  # as released, no penalty where supervised steps are the first epoch's only
+            weight = sparse * growth ** memory["epoch"].astype(jnp.float32)
+            each += weight * sparse_penalty(output.logits, q=q)
+        # Noisy examples are left out whole; the constant c^(1-q) that the released loss has for
+        # each carries no gradient.
+        weights = batch.weights * clean
+        if by_clean:
+            weights /= jnp.maximum(weights.mean(), 1e-6)
+        return weighted_mean(each, weights), ((network,), {"features": output.features})
+
+    def cutmix_step(networks, batch, clean, memory, key):
+        first_key, second_key, mixed_key, partner_key, box_key = random.split(key, 5)
+        output, network = lax.stop_gradient(networks[0].forward(batch.views[0], first_key))
+        other, network = lax.stop_gradient(network.forward(batch.views[1], second_key))
+        guess = jax.nn.softmax(output.logits) + jax.nn.softmax(other.logits)
+        targets = jnp.where(clean, batch.labels, jnp.argmax(guess, axis=1))
+        partner = _opposite(partner_key, clean) if pairing == "clean_noisy" else None
+        mixed = paste_boxes(box_key, batch.images, partner)
+        network = networks[0].replace(batch_stats=network.batch_stats)
+        final, network = network.forward(mixed.images, mixed_key)
+        own = cross_entropy(final.logits, targets)
+        partners = cross_entropy(final.logits, targets[mixed.partner])
+        each = mixed.share * own + (1 - mixed.share) * partners
+        return weighted_mean(each, batch.weights), ((network,), {"features": output.features})
+
+    def revise(memory, record, key):
+        mesh = device_mesh()
+        labels = np.asarray(memory["labels"])
+        plan = plan_pieces(
+            labels,
+            per_class=per_class or None,
+            classes_per_group=min(classes_per_group, int(labels.max()) + 1),
+            multiple_of=mesh.size,
+        )
+        arguments = (record["features"], labels, key, memory["clean"])
+        arguments = jax.device_put(arguments, NamedSharding(mesh, PartitionSpec()))
+        found = clean_set(*arguments, keep, plan=plan, options=options, mesh=mesh)
+        clean = found.clean & record["visited"]
+        if visit_order_defect:
+            clean = clean[jnp.argsort(record["position"])]
+        epoch = memory["epoch"] + 1
+        return memory | {"clean": clean, "entry": found.entry, "epoch": epoch}
+
+    def describe(memory):
+        return {"sparse_weight": sparse * growth ** int(memory["epoch"])}
+
+    return Method(
+        init=init,
+        loss=loss,
+        revise=revise,
+        describe=describe,
+        num_views=2 if cutmix > 0 else 1,
+        record_from={"train": "train", "eval": "scan"}[features],
+    )
+
+
+def _opposite(key, clean):
+    """For each example a random one of the other kind, if there is any."""
+    chance = random.gumbel(key, (len(clean), len(clean)))
+    return jnp.argmax(jnp.where(clean[:, None] != clean, chance, -1e6), axis=1)

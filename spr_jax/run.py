@@ -1,0 +1,331 @@
+"""A run: data, noise, networks, epochs, selection, evaluation, and what it leaves in its folder."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from flax import jax_utils
+from tqdm import tqdm
+
+from spr_jax import noise
+from spr_jax.backbones import BACKBONES, Classifier
+from spr_jax.checkpoint import Checkpoints
+from spr_jax.datasets import DATASETS
+from spr_jax.evaluate import selection_quality
+from spr_jax.files import replace_file
+from spr_jax.methods import METHODS
+from spr_jax.metrics import Log, line_of, write_json
+from spr_jax.network import make_network
+from spr_jax.optim import make_optimizer, make_schedule
+from spr_jax.registry import build
+from spr_jax.train import (
+    AXIS,
+    Program,
+    Progress,
+    Setup,
+    TrainState,
+    collect_record,
+    count_right,
+    make_program,
+    partial_record,
+    resume_epoch,
+    start_epoch,
+    train_epoch,
+)
+from spr_jax.types import Dataset, Split
+
+
+class Stopped(Exception):
+    """The run was asked to stop; it has saved what it needs to go on."""
+
+
+class Experiment(NamedTuple):
+    """What a config makes."""
+
+    setup: Setup
+    schedule: Callable  # step -> learning rate
+    manifest: noise.Manifest
+    validation: Split | None  # held out of the training data, noise and all
+    members: np.ndarray  # [N], what is left for training: indices of the data set
+
+
+class Position(NamedTuple):
+    """Where a run is: what a checkpoint holds."""
+
+    epoch: int
+    progress: Progress  # of that epoch
+    memory: dict[str, Any]
+    best: dict[str, dict]  # by what it is best on: the row of that epoch
+
+
+def make_experiment(config) -> Experiment:
+    """Load the data, draw the noise, build the method; nothing is trained yet."""
+    dataset = build(DATASETS, config.dataset)
+    dataset, manifest = noise.corrupt(dataset, **config.noise)
+    dataset, validation, members = hold_out(dataset, config.validation_share, config.seed)
+    setup = Setup(
+        dataset=dataset,
+        method=build(METHODS, config.method),
+        optimizer=None,
+        batch_size=config.batch_size,
+        seed=config.seed,
+        drop_last=config.drop_last,
+        ema=config.ema,
+        workers=config.workers,
+    )
+    schedule = make_schedule(config.optimizer, config.epochs, len(setup.order(0).index))
+    setup = setup._replace(optimizer=make_optimizer(config.optimizer, schedule))
+    return Experiment(setup, schedule, manifest, validation, members)
+
+
+def hold_out(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Split | None, np.ndarray]:
+    """Keep a share of each class of the training data, as it is labelled, for validation."""
+    train = dataset.train
+    chosen = np.zeros(len(train.labels), bool)
+    for label in range(dataset.num_classes):
+        members = np.flatnonzero(train.labels == label)
+        members = np.random.default_rng((seed, label)).permutation(members)
+        chosen[members[: int(share * len(members))]] = True
+    members = np.flatnonzero(~chosen)
+    if not chosen.any():
+        return dataset, None, members
+
+    def part(index):
+        streamed = not isinstance(train.images, np.ndarray)
+        images = train.images.take(index) if streamed else train.images[index]
+        true = None if train.true_labels is None else train.true_labels[index]
+        return Split(images, train.labels[index], true)
+
+    return dataset._replace(train=part(members)), part(np.flatnonzero(chosen)), members
+
+
+def init_state(config, setup: Setup) -> TrainState:
+    """Fresh networks, not yet replicated."""
+    options = dict(config.backbone)
+    backbone = BACKBONES[options.pop("name")](
+        dtype={"float32": None, "bfloat16": jnp.bfloat16}[config.dtype],
+        axis_name=AXIS if config.sync_batch_stats else None,
+        **options,
+    )
+    module = Classifier(backbone, setup.dataset.num_classes)
+    images = jnp.zeros((1, *setup.dataset.train.images.shape[1:]), jnp.float32)
+    keys = jax.random.split(setup.key("init"), setup.method.num_networks)
+    networks = jax.jit(lambda keys: tuple(make_network(module, key, images) for key in keys))(keys)
+    opt_states = tuple(setup.optimizer.init(network.params) for network in networks)
+    return TrainState(networks, opt_states, networks if setup.ema else (), jnp.int32(0))
+
+
+def run(
+    config,
+    workdir: Path,
+    *,
+    should_stop: Callable[[], bool] = lambda: False,
+    report: Callable[[str], None] = print,
+) -> dict[str, Any]:
+    """Train as `config` says, from the last checkpoint in `workdir` if there is one."""
+    writes = jax.process_index() == 0
+    experiment = make_experiment(config)
+    setup = experiment.setup
+    if writes:
+        noise.save_manifest(experiment.manifest, workdir / "noise.npz")
+    program = make_program(setup)
+    checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep)
+    position = restore(config, setup, checkpoints)
+    log = Log(workdir if writes else None, position.epoch)
+    images = None if setup.is_streamed else np.asarray(setup.dataset.train.images)
+    data = jax_utils.replicate((images, np.asarray(setup.dataset.train.labels, np.int32)))
+    try:
+        while position.epoch < config.epochs and not _gave_up(position, config.patience):
+            position, row = one_epoch(config, experiment, program, position, data, should_stop)
+            if row is None:
+                save(checkpoints, setup, program, position)
+                raise Stopped
+            log.write(row)
+            if writes:
+                write_selection(workdir / "clean.npz", experiment, position.memory)
+                report(line_of(row, config.epochs))
+            if position.epoch % config.checkpoint.every == 0 or position.epoch == config.epochs:
+                save(checkpoints, setup, program, position)
+        summary = summarize(log.rows, position.best)
+        if writes:
+            write_json(workdir / "summary.json", summary)
+        return summary
+    finally:
+        log.close()
+        checkpoints.close()
+
+
+def one_epoch(config, experiment, program, position, data, should_stop):
+    """(position after it, row of metrics); without a row if it was asked to stop on the way."""
+    epoch, progress, memory, best = position
+    setup = experiment.setup
+    steps = len(setup.order(epoch).index)
+    begin, taken = time.perf_counter(), progress.place
+    replicated = jax_utils.replicate(memory)
+    bar = tqdm(total=steps, initial=taken, leave=False, disable=jax.process_index() > 0)
+
+    def on_step():
+        bar.update()
+        return should_stop()
+
+    with bar:
+        bar.set_description(f"epoch {epoch + 1}/{config.epochs}")
+        progress = train_epoch(program, setup, progress, replicated, data, epoch, on_step=on_step)
+    losses = _finite(progress.losses, epoch)
+    if progress.place < steps:
+        return position._replace(progress=progress), None
+    trained = time.perf_counter()
+    record = collect_record(program, setup, progress, data, epoch)
+    memory = jax.device_get(setup.method.revise(memory, record, setup.key("revise", epoch)))
+    selected = time.perf_counter()
+    accuracy = evaluate(config, experiment, program, progress.state, memory)
+    tested = time.perf_counter()
+    row = {
+        "epoch": epoch,
+        "loss": float(losses.mean()),
+        "learning_rate": float(experiment.schedule(epoch * steps)),
+        **setup.method.describe(position.memory),
+        **accuracy,
+        **describe_selection(setup.dataset.train, memory),
+        "seconds_train": trained - begin,
+        "seconds_select": selected - trained,
+        "seconds_test": tested - selected,
+        "images_per_second": (steps - taken) * setup.batch_size / (trained - begin),
+    }
+    for name in accuracy:
+        if name.endswith("_top1") and row[name] > best.get(name, {name: -1})[name]:
+            best = best | {name: row}
+    fresh = Progress(progress.state, progress.buffers, [])
+    return Position(epoch + 1, fresh, memory, best), row
+
+
+def evaluate(config, experiment, program, state, memory) -> dict[str, float]:
+    """Top-1, with more than ten classes also top-5, on the test sets and the validation split."""
+    splits = dict(experiment.setup.dataset.tests)
+    if experiment.validation is not None:
+        splits["validation"] = experiment.validation
+    replicated, found = jax_utils.replicate(memory), {}
+    for name, split in splits.items():
+        first, five = count_right(
+            program, experiment.setup, state.evaluated, replicated, split, config.eval_batch_size
+        )
+        found[f"{name}_top1"] = float(first)
+        if experiment.setup.dataset.num_classes > 10:
+            found[f"{name}_top5"] = float(five)
+    return found
+
+
+def describe_selection(train: Split, memory: dict[str, Any]) -> dict[str, float]:
+    if "clean" not in memory:
+        return {}
+    clean = np.asarray(memory["clean"])
+    row = {"clean_share": float(clean.mean())}
+    if train.true_labels is not None:
+        right = np.asarray(train.labels) == train.true_labels
+        row |= selection_quality(clean, right, memory.get("entry"))
+    return row
+
+
+def _finite(losses, epoch):
+    losses = np.array([np.asarray(loss).ravel()[0] for loss in losses])
+    if not np.isfinite(losses).all():
+        step = int(np.flatnonzero(~np.isfinite(losses))[0])
+        raise FloatingPointError(
+            f"The loss is {losses[step]} in step {step + 1} of epoch {epoch + 1}; the checkpoint "
+            "before it is kept. Lower optimizer.learning_rate or method.sparse."
+        )
+    return losses
+
+
+def _gave_up(position, patience):
+    best = position.best.get("validation_top1")
+    return bool(patience and best and position.epoch - best["epoch"] > patience)
+
+
+def restore(config, setup: Setup, checkpoints: Checkpoints) -> Position:
+    """The newest checkpoint, or the beginning."""
+    state = init_state(config, setup)
+    labels = np.asarray(setup.dataset.train.labels, np.int32)
+    memory = jax.device_get(setup.method.init(labels, setup.dataset.num_classes))
+    replicated = jax_utils.replicate((state, memory))
+    progress = start_epoch(setup, *replicated)
+    meta = checkpoints.latest()
+    if meta is None:
+        return Position(0, progress, memory, {})
+    like = {"state": state, "memory": memory}
+    if meta["place"]:
+        shapes = {name: (len(labels), *leaf.shape[3:]) for name, leaf in progress.buffers.items()}
+        kinds = {name: leaf.dtype for name, leaf in progress.buffers.items()}
+        like["record"] = {n: jax.ShapeDtypeStruct(shapes[n], kinds[n]) for n in shapes}
+        like["losses"] = jax.ShapeDtypeStruct((meta["place"],), np.float32)
+    tree = checkpoints.restore(like)
+    progress = progress._replace(state=jax_utils.replicate(tree["state"]))
+    if meta["place"]:
+        progress = resume_epoch(setup, progress, tree["record"], meta["epoch"])
+        progress = progress._replace(losses=list(tree["losses"]), place=meta["place"])
+    return Position(meta["epoch"], progress, tree["memory"], meta["best"])
+
+
+def save(checkpoints: Checkpoints, setup: Setup, program: Program, position: Position) -> None:
+    epoch, progress, memory, best = position
+    tree = {"state": jax_utils.unreplicate(progress.state), "memory": memory}
+    if progress.place:
+        tree["record"] = partial_record(program, setup, progress, epoch)
+        tree["losses"] = np.array(
+            [np.asarray(loss).ravel()[0] for loss in progress.losses], np.float32
+        )
+    step = epoch * len(setup.order(0).index) + progress.place
+    checkpoints.save(step, tree, {"epoch": epoch, "place": progress.place, "best": best})
+
+
+def write_selection(path: Path, experiment: Experiment, memory: dict[str, Any]) -> None:
+    """clean.npz: `index` in the data set, and what the method thinks of each example."""
+    if "clean" in memory:
+        kept = {name: memory[name] for name in ("clean", "entry") if name in memory}
+        with replace_file(path, binary=True) as file:
+            np.savez_compressed(file, index=experiment.members, **kept)
+
+
+def describe(config) -> str:
+    """What a run would be: networks, steps, memory."""
+    setup = make_experiment(config).setup
+    state = jax.eval_shape(lambda: init_state(config, setup))
+    steps, train = len(setup.order(0).index), setup.dataset.train
+
+    def mebibytes(tree):
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)) / 2**20
+
+    images = 0 if setup.is_streamed else np.prod(train.images.shape) / 2**20
+    memory = jax.eval_shape(
+        partial(setup.method.init, num_classes=setup.dataset.num_classes), train.labels
+    )
+    sizes = [network.num_parameters for network in state.networks]
+    return "\n".join(
+        [
+            f"Networks: {len(sizes)} of {sizes[0]:,} parameters.",
+            f"Examples: {len(train.labels):,}, {'streamed' if setup.is_streamed else 'in memory'}.",
+            f"Steps: {steps} an epoch, {steps * config.epochs:,} in all.",
+            f"Devices: {jax.device_count()} x {jax.devices()[0].device_kind}.",
+            f"On each device: state {mebibytes(state):.0f} MiB, images {images:.0f} MiB, "
+            f"memory of the method {mebibytes(memory):.1f} MiB, and what a step needs.",
+        ]
+    )
+
+
+def summarize(rows: list[dict], best: dict[str, dict]) -> dict[str, Any]:
+    """Accuracies by how their epoch was chosen: the last, the best on noisy validation, on test."""
+    last = rows[-1]
+    summary = {"epochs": last["epoch"] + 1, "last": last}
+    if "validation_top1" in best:
+        summary["best_on_validation"] = best["validation_top1"]
+    on_test = {name: row for name, row in best.items() if name != "validation_top1"}
+    summary["best_on_test"] = {
+        name: {"epoch": r["epoch"], name: r[name]} for name, r in on_test.items()
+    }
+    seconds = ("seconds_train", "seconds_select", "seconds_test")
+    return summary | {name: sum(row[name] for row in rows) for name in seconds}

@@ -1,0 +1,91 @@
+"""A config before it is run: presets resolved, mistakes named, its folder claimed."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import jax
+
+from spr_jax.backbones import BACKBONES
+from spr_jax.datasets import DATASETS
+from spr_jax.methods import METHODS
+from spr_jax.metrics import write_json
+from spr_jax.noise import KINDS
+from spr_jax.origin import commit, machine, versions
+from spr_jax.registry import suggestion
+
+CHANGE_NO_RESULT = ("dataset.data_dir", "workers", "compilation_cache", "checkpoint")
+
+
+def resolve(config) -> None:
+    """Fill in what the preset decides and the user left open."""
+    for field, by_preset in config.by_preset.items():
+        section, name = field.split("/")
+        _check_choice("preset", config.preset, by_preset)
+        if config[section][name] is None:
+            config[section][name] = by_preset[config.preset]
+
+
+def check(config) -> None:
+    """Fail on what cannot work, before anything is loaded."""
+    _check_choice("dataset.name", config.dataset.name, DATASETS)
+    _check_choice("backbone.name", config.backbone.name, BACKBONES)
+    _check_choice("method.name", config.method.name, METHODS)
+    _check_choice("noise.kind", config.noise.kind, KINDS)
+    _check_choice("dtype", config.dtype, ("float32", "bfloat16"))
+    _check_choice("optimizer.schedule", config.optimizer.schedule, ("cosine", "constant"))
+    for name in ("epochs", "batch_size", "eval_batch_size"):
+        if config[name] < 1:
+            raise ValueError(f"{name} is {config[name]}; expected 1 or more.")
+    shares = {name: config[name] for name in ("ema", "validation_share")}
+    for name, value in {**shares, "noise.rate": config.noise.rate}.items():
+        if not 0 <= value < 1:
+            raise ValueError(f"{name} is {value}; expected a share from 0 to below 1.")
+    if config.patience and not config.validation_share:
+        raise ValueError("patience needs a validation_share; it waits for a better accuracy there.")
+    devices = jax.device_count()
+    for name in ("batch_size", "eval_batch_size"):
+        if config[name] % devices:
+            raise ValueError(f"{name} {config[name]} does not divide over {devices} devices.")
+
+
+def _check_choice(field, value, known):
+    if value not in known:
+        raise ValueError(f"{field} is {value!r}; {suggestion(value, known)}")
+
+
+def claim(workdir: Path, config) -> None:
+    """Make the folder of a run, or find that it is of the same run."""
+    path, mine = workdir / "config.json", _plain(config)
+    if path.exists():
+        theirs = json.loads(path.read_text())
+        field, *values = next(_differences(theirs, mine), ("", None, None))
+        if field:
+            raise ValueError(
+                f"{workdir} belongs to a run with {field}={values[0]!r}, and this one has "
+                f"{values[1]!r}; give another --workdir, or delete that one."
+            )
+        return
+    if workdir.is_dir() and any(workdir.iterdir()):
+        raise ValueError(f"{workdir} holds other files and no run; give another --workdir.")
+    workdir.mkdir(parents=True, exist_ok=True)
+    packages = ("jax", "flax", "optax", "orbax-checkpoint", "numpy")
+    origin = {"commit": commit(), "machine": machine(), "versions": versions(*packages)}
+    write_json(workdir / "origin.json", origin)
+    write_json(path, mine)
+
+
+def _plain(config) -> dict[str, Any]:
+    return json.loads(config.to_json())
+
+
+def _differences(theirs, mine, prefix=""):
+    """(field, their value, mine) of every difference that may change a result."""
+    for name in sorted({*theirs, *mine}):
+        field, values = prefix + name, (theirs.get(name), mine.get(name))
+        if field.startswith(CHANGE_NO_RESULT) or values[0] == values[1]:
+            continue
+        if all(isinstance(value, dict) for value in values):
+            yield from _differences(*values, f"{field}.")
+        else:
+            yield field, *values

@@ -10,6 +10,9 @@ LAYERS = {
     "spr_jax": 0,  # the package itself, whose imports are lazy
     "spr_jax.devices": 0,
     "spr_jax.files": 0,
+    "spr_jax.cpu_ops": 0,
+    "spr_jax.types": 0,
+    "spr_jax.backbones": 1,
     "spr_jax.noise": 1,
     "spr_jax.solver": 1,
     "spr_jax.detect": 2,

@@ -1,0 +1,67 @@
+"""What the backbones share: PyTorch's initialisers, and convolution with batch normalisation."""
+
+import math
+from typing import Any
+
+import jax
+from flax import linen as nn
+from jax import Array
+
+from spr_jax.cpu_ops import Conv
+
+fan_in_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # +-1/sqrt(fan in)
+
+
+def bias_uniform(fan_in: int):
+    """PyTorch draws biases from the range of the weights, +-1/sqrt(fan in)."""
+    bound = 1 / math.sqrt(fan_in)
+    return lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
+
+
+def dense(features: int, inputs: int, kernel_init=fan_in_uniform, **options) -> nn.Dense:
+    """A fully connected layer initialised as PyTorch's, or with other weights."""
+    return nn.Dense(features, kernel_init=kernel_init, bias_init=bias_uniform(inputs), **options)
+
+
+class ConvNorm(nn.Module):
+    """Convolution, then batch normalisation; padded so that stride 1 keeps the size.
+
+    As PyTorch's, except that the running variance is Flax's, the biased one: it is smaller by
+    1/n, n being the number of values of a channel in a batch.
+    """
+
+    features: int
+    size: tuple[int, int] = (3, 3)
+    strides: int = 1
+    padded: bool = True
+    use_bias: bool = False
+    kernel_init: Any = fan_in_uniform
+    bias_init: Any = None  # None: PyTorch's
+    epsilon: float = 1e-5
+    dtype: Any = None
+    axis_name: str | None = None  # of a pmap over which batch statistics are shared
+
+    @nn.compact
+    def __call__(self, images: Array, train: bool) -> Array:
+        images = Conv(
+            self.features,
+            self.size,
+            self.strides,
+            padding=[(side // 2,) * 2 if self.padded else (0, 0) for side in self.size],
+            use_bias=self.use_bias,
+            kernel_init=self.kernel_init,
+            bias_init=self.bias_init or bias_uniform(math.prod(self.size) * images.shape[-1]),
+            dtype=self.dtype,
+        )(images)
+        return norm(self, train, self.epsilon)(images)
+
+
+def norm(module: nn.Module, train: bool, epsilon: float = 1e-5) -> nn.BatchNorm:
+    """Batch normalisation with the `dtype` and `axis_name` of a module; statistics in float32."""
+    return nn.BatchNorm(
+        not train,
+        momentum=0.9,
+        epsilon=epsilon,
+        dtype=module.dtype,
+        axis_name=module.axis_name,
+    )

@@ -7,6 +7,7 @@ stay. Values are the stock ones; so are the gradients, exactly (pooling) or up t
 """
 
 import ctypes
+import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ def keep_freed_memory() -> None:
     their pages costs a fault: up to half of a training step on the CPU. Only glibc knows this.
     """
     trim_threshold, mmap_max = -1, -4  # names of malloc.h
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = sys.platform == "linux" and getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(mmap_max, 0)
         mallopt(trim_threshold, 2**31 - 1)

@@ -7,6 +7,7 @@ stay. Values are the stock ones; so are the gradients, exactly (pooling) or up t
 """
 
 import ctypes
+import sys
 from functools import partial
 from typing import NamedTuple
 
@@ -16,7 +17,7 @@ from flax import linen as nn
 from jax import Array, lax
 
 CHUNK_BYTES = 2**20  # activations of a chunk: more leave the cache, fewer make small products
-FEWEST_CHANNELS = 16  # with fewer inputs, gathering patches costs more than it saves
+FEWEST_CHANNELS = 64  # with fewer inputs, gathering patches costs what it saves
 
 
 class Window(NamedTuple):
@@ -73,7 +74,7 @@ def keep_freed_memory() -> None:
     their pages costs a fault: up to half of a training step on the CPU. Only glibc knows this.
     """
     trim_threshold, mmap_max = -1, -4  # names of malloc.h
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    mallopt = sys.platform == "linux" and getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
         mallopt(mmap_max, 0)
         mallopt(trim_threshold, 2**31 - 1)

@@ -1,0 +1,198 @@
+"""A training step of C2F2 with our operations, with Flax's own, and in PyTorch.
+
+    python -m experiments.benchmark_step --report    # PyTorch takes part where it is installed
+
+Forward, backward and SGD on batches of 128 images of 28 x 28, on the CPU. Each contender lives in a
+process of its own, and they take turns. The last line is JSON.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import time
+from functools import partial
+
+import numpy as np
+from tqdm import tqdm
+
+from experiments.markdown import table
+from experiments.origin import REPORTS, origin
+from spr_jax.cpu_ops import keep_freed_memory
+from spr_jax.files import replace_file
+
+BATCH, STEPS = 128, 5
+LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, CLIP = 0.01, 0.9, 1e-3, 5.0
+CONTENDERS = {  # what each of them has
+    "stock": "Flax",
+    "stock, all": "Flax, freed memory kept, a device for each core",
+    "repaired": "ours",
+    "ours, one device": "ours, freed memory kept",
+    "ours": "ours, freed memory kept, a device for each core",
+    "torch": "PyTorch",
+    "torch, kept": "PyTorch, freed memory kept",
+}
+
+
+def make_batch():
+    generator = np.random.default_rng(0)
+    images = generator.standard_normal((BATCH, 28, 28, 1), np.float32)
+    return images, generator.integers(0, 10, BATCH)
+
+
+def jax_step(parts: str):
+    """A function that takes one step and returns when it is done."""
+    import jax
+    import optax
+    from flax import jax_utils
+    from flax import linen as nn
+
+    from spr_jax.backbones import Classifier, c2f2
+    from spr_jax.devices import one_device_per_core
+
+    if "device" in parts:
+        one_device_per_core()
+    if "Flax" in parts:
+        c2f2.max_pool = partial(nn.max_pool, window_shape=(2, 2), strides=(2, 2))
+    model = Classifier(c2f2.C2F2(axis_name="devices"), 10)
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(CLIP),
+        optax.add_decayed_weights(WEIGHT_DECAY),
+        optax.sgd(LEARNING_RATE, MOMENTUM),
+    )
+    devices = jax.local_device_count()
+    images, labels = (array.reshape(devices, -1, *array.shape[1:]) for array in make_batch())
+    variables = model.init(jax.random.key(0), images[0], False)
+    state = jax_utils.replicate((variables, optimizer.init(variables["params"])))
+
+    def step(state, images, labels):
+        variables, memory = state
+
+        def loss(params):
+            output, updated = model.apply(
+                {**variables, "params": params}, images, True, mutable=["batch_stats"]
+            )
+            losses = optax.softmax_cross_entropy_with_integer_labels(output.logits, labels)
+            return losses.mean(), updated
+
+        gradients, updated = jax.grad(loss, has_aux=True)(variables["params"])
+        gradients = jax.lax.pmean(gradients, "devices")
+        updates, memory = optimizer.update(gradients, memory, variables["params"])
+        params = optax.apply_updates(variables["params"], updates)
+        return {"params": params, **updated}, memory
+
+    program = jax.pmap(step, axis_name="devices", donate_argnums=0)
+
+    def run():
+        nonlocal state
+        state = jax.block_until_ready(program(state, images, labels))
+
+    return run
+
+
+def torch_step():
+    import torch
+    from torch import nn
+
+    def block(inputs, features):
+        return (
+            nn.Conv2d(inputs, features, 3, padding=1),
+            nn.BatchNorm2d(features),
+            nn.ReLU(),
+            nn.MaxPool2d(2),
+        )
+
+    hidden = (nn.Flatten(), nn.Linear(3136, 128), nn.BatchNorm1d(128), nn.ReLU())
+    network = nn.Sequential(*block(1, 32), *block(32, 64), *hidden, nn.Linear(128, 10))
+    network = network.to(memory_format=torch.channels_last)
+    images, labels = map(torch.tensor, make_batch())
+    images = images.permute(0, 3, 1, 2)  # channels last in memory
+    optimizer = torch.optim.SGD(
+        network.parameters(), LEARNING_RATE, momentum=MOMENTUM, weight_decay=WEIGHT_DECAY
+    )
+
+    def run():
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(network(images), labels).backward()
+        nn.utils.clip_grad_norm_(network.parameters(), CLIP)
+        optimizer.step()
+
+    return run
+
+
+def serve(name: str) -> None:
+    """Take some steps for every line that comes in; print images per second."""
+    parts = CONTENDERS[name]
+    if "memory" in parts:
+        keep_freed_memory()
+    run = torch_step() if "PyTorch" in parts else jax_step(parts)
+    run()
+    for _ in sys.stdin:
+        start = time.perf_counter()
+        for _ in range(STEPS):
+            run()
+        print(BATCH * STEPS / (time.perf_counter() - start), flush=True)
+
+
+def start_process(name: str) -> subprocess.Popen:
+    command = [sys.executable, "-m", "experiments.benchmark_step", "--serve", name]
+    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
+    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    return subprocess.Popen(command, env=environment, **pipes)
+
+
+def measure(process: subprocess.Popen) -> float:
+    print(file=process.stdin, flush=True)
+    return float(process.stdout.readline())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--report", action="store_true", help="write reports/benchmark_step.md")
+    parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--serve", choices=CONTENDERS, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.serve:
+        return serve(options.serve)
+
+    has_torch = importlib.util.find_spec("torch") is not None
+    names = [name for name in CONTENDERS if has_torch or "torch" not in name]
+    processes = {name: start_process(name) for name in names}
+    for process in processes.values():
+        measure(process)
+    rounds = [
+        {name: measure(process) for name, process in processes.items()}
+        for _ in tqdm(range(options.rounds), "in turn")
+    ]
+    for process in processes.values():
+        process.communicate()
+    speeds = {name: np.array([speed[name] for speed in rounds]) for name in processes}
+
+    def row(name):
+        low, middle, high = np.percentile(speeds[name], [25, 50, 75])
+        ratio = np.median(speeds[name] / speeds["stock"])
+        return [CONTENDERS[name], f"{middle:,.0f}", f"{(high - low) / 2:,.0f}", f"{ratio:.2f}"]
+
+    head = ["operations", "images/s", "spread", "over the first"]
+    report = f"""# A training step of C2F2, timed
+
+{origin("flax", "optax", *["torch"] * has_torch)}
+
+{table(head, [row(name) for name in speeds])}
+
+Batches of {BATCH}; medians of {options.rounds} turns of {STEPS} steps, spread is half the distance
+between the quartiles, ratios are medians of the ratios inside a round.
+"""
+    print(report)
+    if options.report:
+        with replace_file(REPORTS / "benchmark_step.md") as file:
+            file.write(report)
+    others = [name for name in speeds if name != "ours"]
+    ratios = {f"ours over {name}": np.median(speeds["ours"] / speeds[name]) for name in others}
+    print(json.dumps({name: round(float(value), 3) for name, value in ratios.items()}))
+
+
+if __name__ == "__main__":
+    main()

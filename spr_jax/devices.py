@@ -14,10 +14,13 @@ def device_mesh(devices=None) -> Mesh:
     )
 
 
-def one_device_per_core(limit: int = 8) -> None:
+def one_device_per_core(limit: int = 8, batch_size: int = 0) -> None:
     """Let a machine without accelerators work on all cores; call before JAX is first used.
 
-    XLA runs the small steps of a path on one core per device. Accelerators are not affected.
+    XLA runs the small steps of a path, and many convolutions, on one core per device. If batches
+    are to be shared out, the number divides their size. Accelerators are not affected.
     """
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    jax.config.update("jax_num_cpu_devices", min(cores or 1, limit))
+    cores = min(cores or 1, limit)
+    devices = next(number for number in range(cores, 0, -1) if batch_size % number == 0)
+    jax.config.update("jax_num_cpu_devices", devices)

@@ -8,6 +8,7 @@ The same command again goes on from the last checkpoint. SIGTERM and Ctrl-C save
 status 75.
 """
 
+import math
 import os
 import signal
 import sys
@@ -18,6 +19,8 @@ from absl import app, flags, logging
 from ml_collections import config_flags
 
 from spr_jax import settings
+from spr_jax.cpu_ops import keep_freed_memory
+from spr_jax.devices import one_device_per_core
 from spr_jax.run import Stopped, describe, run
 
 SAVED = 75  # exit status of a run that was stopped and can go on: try again
@@ -54,6 +57,9 @@ def main(argv):
 def start(config, workdir: Path) -> dict | None:
     """Check, then run in `workdir`; the summary."""
     settings.resolve(config)
+    keep_freed_memory()
+    shared = math.gcd(config.batch_size, config.eval_batch_size)
+    one_device_per_core(batch_size=shared // (NUM_PROCESSES.value or 1))
     settings.check(config)
     cache = os.path.expanduser(config.compilation_cache)
     if cache:

@@ -12,10 +12,11 @@ def cross_entropy(logits: Array, labels: Array) -> Array:
 
 
 def sparse_penalty(logits: Array, *, q: float = 0.2) -> Array:
-    """sum_k p_k^q: smallest, 1, for a prediction that is certain of one class.
+    """sum_k p_k^q: from 1, for a prediction that is certain of one class, to c^(1-q).
 
     Probabilities below 1e-7 count as that and carry no gradient, as released; without this the
-    gradient of p^q has a pole at 0. There is no outer root.
+    gradient of p^q has a pole at 0. For ten classes and q = 0.2 this makes the least value 1.36.
+    There is no outer root.
     """
     return jnp.sum(jnp.clip(jax.nn.softmax(logits), 1e-7, 1) ** q, axis=1)
 

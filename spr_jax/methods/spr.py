@@ -9,6 +9,8 @@ After every epoch a penalized regression of the labels on the features splits th
 lambda grows by a factor every epoch. B is the size of the batch, not the number of clean examples.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -19,7 +21,9 @@ from spr_jax.augment import cutmix as paste_boxes
 from spr_jax.devices import device_mesh
 from spr_jax.losses import cross_entropy, sparse_penalty
 from spr_jax.methods.method import Method, weighted_mean
+from spr_jax.registry import lookup
 from spr_jax.solver import Options, clean_set, plan_pieces
+from spr_jax.solver.select import SELECTORS
 
 
 def spr(
@@ -34,6 +38,8 @@ def spr(
     intercept: bool = False,
     select: str = "piece",
     ties: str = "interpolated",
+    penalty: str = "l21",
+    num_penalties: int = 100,
     pairing: str = "batch",
     features: str = "train",
     by_clean: bool = False,
@@ -48,7 +54,18 @@ def spr(
     ("eval"). by_clean: divide the loss by the number of clean examples. visit_order_defect: take
     positions in visiting order for indices, as the released code does (for a forensic experiment).
     """
-    options = Options(pca_dim=pca_dim, intercept=intercept, select=select, ties=ties)
+    options = Options(
+        pca_dim=pca_dim,
+        intercept=intercept,
+        select=select,
+        ties=ties,
+        penalty=penalty,
+        num_penalties=num_penalties,
+    )
+    record_from = lookup({"train": "train", "eval": "scan"}, features)
+    find_partner = lookup({"batch": lambda key, clean: None, "clean_noisy": _opposite}, pairing)
+    lookup(SELECTORS, select)  # fail now, not after an epoch
+    lookup({"interpolated": None, "released": None}, ties)
 
     def init(labels, num_classes):
         return {
@@ -61,39 +78,15 @@ def spr(
     def loss(networks, batch, memory, key):
         clean = memory["clean"][batch.index]
         chance_key, key = random.split(key)
+        # As released: no penalty where supervised steps are the first epoch's only.
+        weight = sparse * growth ** memory["epoch"].astype(jnp.float32) if cutmix < 1 else None
+        supervised = partial(supervised_step, weight=weight, q=q, by_clean=by_clean)
+        mixed = partial(cutmix_step, find_partner=find_partner)
         if cutmix == 0:
-            return supervised_step(networks, batch, clean, memory, key)
-        # As released, the first epoch is supervised throughout.
+            return supervised(networks, batch, clean, key)
+        # As released: the first epoch is supervised throughout.
         mixes = (memory["epoch"] > 0) & (random.uniform(chance_key) < cutmix)
-        return lax.cond(mixes, cutmix_step, supervised_step, networks, batch, clean, memory, key)
-
-    def supervised_step(networks, batch, clean, memory, key):
-        output, network = networks[0].forward(batch.images, key)
-        each = cross_entropy(output.logits, batch.labels)
-        if cutmix < 1:  # as released, no penalty where supervised steps are the first epoch's only
-            weight = sparse * growth ** memory["epoch"].astype(jnp.float32)
-            each += weight * sparse_penalty(output.logits, q=q)
-        # Noisy examples are left out whole; the constant c^(1-q) that the released loss has for
-        # each carries no gradient.
-        weights = batch.weights * clean
-        if by_clean:
-            weights /= jnp.maximum(weights.mean(), 1e-6)
-        return weighted_mean(each, weights), ((network,), {"features": output.features})
-
-    def cutmix_step(networks, batch, clean, memory, key):
-        first_key, second_key, mixed_key, partner_key, box_key = random.split(key, 5)
-        output, network = lax.stop_gradient(networks[0].forward(batch.views[0], first_key))
-        other, network = lax.stop_gradient(network.forward(batch.views[1], second_key))
-        guess = jax.nn.softmax(output.logits) + jax.nn.softmax(other.logits)
-        targets = jnp.where(clean, batch.labels, jnp.argmax(guess, axis=1))
-        partner = _opposite(partner_key, clean) if pairing == "clean_noisy" else None
-        mixed = paste_boxes(box_key, batch.images, partner)
-        network = networks[0].replace(batch_stats=network.batch_stats)
-        final, network = network.forward(mixed.images, mixed_key)
-        own = cross_entropy(final.logits, targets)
-        partners = cross_entropy(final.logits, targets[mixed.partner])
-        each = mixed.share * own + (1 - mixed.share) * partners
-        return weighted_mean(each, batch.weights), ((network,), {"features": output.features})
+        return lax.cond(mixes, mixed, supervised, networks, batch, clean, key)
 
     def revise(memory, record, key):
         mesh = device_mesh()
@@ -122,11 +115,46 @@ def spr(
         revise=revise,
         describe=describe,
         num_views=2 if cutmix > 0 else 1,
-        record_from={"train": "train", "eval": "scan"}[features],
+        record_from=record_from,
     )
 
 
+def supervised_step(networks, batch, clean, key, *, weight, q, by_clean):
+    """Cross-entropy and, with a `weight`, the sparse penalty, of clean examples alone.
+
+    The constant c^(1-q) that the released loss has for each noisy example carries no gradient and
+    is left out.
+    """
+    output, network = networks[0].forward(batch.images, key)
+    each = cross_entropy(output.logits, batch.labels)
+    if weight is not None:
+        each += weight * sparse_penalty(output.logits, q=q)
+    weights = batch.weights * clean
+    if by_clean:
+        weights /= jnp.maximum(weights.mean(), 1e-6)
+    return weighted_mean(each, weights), ((network,), {"features": output.features})
+
+
+def cutmix_step(networks, batch, clean, key, *, find_partner):
+    """Given labels of clean examples and predictions of noisy ones, mixed by pasted boxes.
+
+    A prediction is the mean over two views, without gradient; the features are of the first.
+    """
+    first_key, second_key, mixed_key, partner_key, box_key = random.split(key, 5)
+    output, network = lax.stop_gradient(networks[0].forward(batch.views[0], first_key))
+    other, network = lax.stop_gradient(network.forward(batch.views[1], second_key))
+    guess = jax.nn.softmax(output.logits) + jax.nn.softmax(other.logits)
+    targets = jnp.where(clean, batch.labels, jnp.argmax(guess, axis=1))
+    mixed = paste_boxes(box_key, batch.images, find_partner(partner_key, clean))
+    network = networks[0].replace(batch_stats=network.batch_stats)
+    final, network = network.forward(mixed.images, mixed_key)
+    own = cross_entropy(final.logits, targets)
+    partners = cross_entropy(final.logits, targets[mixed.partner])
+    each = mixed.share * own + (1 - mixed.share) * partners
+    return weighted_mean(each, batch.weights), ((network,), {"features": output.features})
+
+
 def _opposite(key, clean):
-    """For each example a random one of the other kind, if there is any."""
-    chance = random.gumbel(key, (len(clean), len(clean)))
-    return jnp.argmax(jnp.where(clean[:, None] != clean, chance, -1e6), axis=1)
+    """For each example a random one of the other kind; of all, where there is no other kind."""
+    chance = random.uniform(key, (len(clean), len(clean)))
+    return jnp.argmax(chance + (clean[:, None] != clean), axis=1)

@@ -11,9 +11,15 @@ The names below are imported when they are first used.
 import importlib
 
 __version__ = "0.1.0"
-__all__ = ["Detection", "find_label_errors"]
-
-_HOME = {"Detection": "spr_jax.detect", "find_label_errors": "spr_jax.detect"}
+_HOME = {
+    "BACKBONES": "spr_jax.backbones",
+    "DATASETS": "spr_jax.datasets",
+    "Detection": "spr_jax.detect",
+    "LOSSES": "spr_jax.losses",
+    "METHODS": "spr_jax.methods",
+    "find_label_errors": "spr_jax.detect",
+}
+__all__ = [*_HOME]
 
 
 def __getattr__(name: str):

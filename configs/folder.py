@@ -1,0 +1,18 @@
+"""One's own images: a folder for each class, or a labels.csv.
+
+    python -m spr_jax.main --config=configs/folder.py --config.dataset.path=photos
+
+The labels are taken as they are; the whole data is one regression (preset exact).
+"""
+
+from configs import base
+
+
+def get_config(method: str = "spr"):
+    config = base.get_config(method, dataset="folder", backbone="resnet18")
+    config.preset = "exact"
+    config.epochs = 30
+    config.batch_size = 64
+    config.backbone.width = 16  # small enough for a laptop; 64 is the paper's
+    config.optimizer.update(learning_rate=0.05)
+    return config

@@ -13,7 +13,10 @@ class Checkpoints:
 
     def __init__(self, folder: Path, keep: int = 1):
         newest = ocp.checkpoint_managers.LatestN(keep)
-        options = ocp.CheckpointManagerOptions(preservation_policy=newest)
+        options = ocp.CheckpointManagerOptions(
+            preservation_policy=newest,
+            cleanup_tmp_directories=True,  # of a write that was broken off
+        )
         self.manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
     def save(self, step: int, tree: Any, meta: dict[str, Any]) -> None:

@@ -10,12 +10,15 @@ status 75.
 
 import math
 import os
+import re
 import signal
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import jax
 from absl import app, flags, logging
+from jax.experimental import multihost_utils
 from ml_collections import config_flags
 
 from spr_jax import settings
@@ -34,12 +37,12 @@ PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which of them this is.")
 
 
 def main(argv):
-    if len(argv) > 1:
-        raise app.UsageError(f"Unknown argument {argv[1]!r}; options begin with --config.")
     logging.set_verbosity(logging.WARNING)
     if COORDINATOR.value:
         jax.distributed.initialize(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
     try:
+        if len(argv) > 1:
+            raise ValueError(f"Unknown argument {argv[1]!r}; options begin with --config.")
         if CONFIG.value is None:
             demonstrate()
         else:
@@ -61,22 +64,37 @@ def start(config, workdir: Path) -> dict | None:
     shared = math.gcd(config.batch_size, config.eval_batch_size)
     one_device_per_core(batch_size=shared // (NUM_PROCESSES.value or 1))
     settings.check(config)
+    if DRY_RUN.value:
+        print(config)
+        print(describe(config))
+        return None
     cache = os.path.expanduser(config.compilation_cache)
     if cache:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    if DRY_RUN.value:
-        print(config)
-        print(describe(config))
-        return None
-    if jax.process_index() == 0:
-        settings.claim(workdir, config)
+    writes = jax.process_index() == 0
+    settings.claim(workdir, config, writes=writes)
+    if writes:
         print(f"Writing to {workdir}.")
-    stop = []
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.append(True))
-    return run(config, workdir, should_stop=lambda: bool(stop))
+    return run(config, workdir, should_stop=watch_signals())
+
+
+def watch_signals() -> Callable[[int], bool]:
+    """Asked after every step: whether SIGTERM or Ctrl-C has come, in whichever process."""
+    stop, together = [], jax.process_count() > 1
+    if together:  # JAX listens to SIGTERM, and finds a step after which all can stop
+        signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
+    else:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, lambda *_: stop.append(True))
+
+    def should_stop(step):
+        if together and multihost_utils.reached_preemption_sync_point(step):
+            stop.append(True)
+        return bool(stop)
+
+    return should_stop
 
 
 def demonstrate() -> None:
@@ -98,12 +116,15 @@ def demonstrate() -> None:
 def parse_flags(argv):
     """A misspelt or impossible override is one sentence."""
     try:
-        return flags.FLAGS(argv)
+        rest = flags.FLAGS(argv)
+        getattr(CONFIG.value, "method", None)  # fails if the config file could not be read
+        return rest
     except (AttributeError, KeyError, TypeError, ValueError, flags.Error, OSError) as error:
         said = str(error)
         if said[0] == said[-1] and said[0] in "'\"":  # the repr of another error's text
             said = said[1:-1].encode().decode("unicode_escape")
-        said = " ".join(said.split("Error: ")[-1].split())  # of a config file's traceback
+        said = re.sub(r".*(\w+Error: |\[Errno \d+\] )", "", said, flags=re.DOTALL)  # of a traceback
+        said = " ".join(said.split())
         print(f"python -m spr_jax.main: {said}", file=sys.stderr)
         sys.exit(2)
 

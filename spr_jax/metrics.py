@@ -8,24 +8,23 @@ from spr_jax.files import replace_file
 
 
 class Log:
-    """Written by one process; the others have one without a folder."""
+    """Written by one process; the others only keep the rows."""
 
-    def __init__(self, folder: Path | None, epoch: int = 0):
+    def __init__(self, folder: Path, epoch: int = 0, *, writes: bool = True):
         """Rows of `epoch` and later, left by a run that was broken off, are dropped."""
-        self.path, self.rows, self.events = None, [], None
-        if folder is None:
+        self.path, self.events = folder / "metrics.jsonl", None
+        self.rows = [row for row in read_rows(self.path) if row["epoch"] < epoch]
+        if not writes:
             return
         from tensorboardX import SummaryWriter
 
-        self.path = folder / "metrics.jsonl"
-        self.rows = [row for row in read_rows(self.path) if row["epoch"] < epoch]
         with replace_file(self.path) as file:
             file.writelines(json.dumps(row) + "\n" for row in self.rows)
         self.events = SummaryWriter(str(folder / "events"), purge_step=epoch or None)
 
     def write(self, row: dict[str, Any]) -> None:
         self.rows.append(row)
-        if self.path:
+        if self.events:
             with open(self.path, "a") as file:
                 file.write(json.dumps(row) + "\n")
             for name, value in row.items():

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 from flax import jax_utils
 from tqdm import tqdm
 
@@ -34,6 +35,7 @@ from spr_jax.train import (
     make_program,
     partial_record,
     resume_epoch,
+    scan_epoch,
     start_epoch,
     train_epoch,
 )
@@ -124,7 +126,7 @@ def run(
     config,
     workdir: Path,
     *,
-    should_stop: Callable[[], bool] = lambda: False,
+    should_stop: Callable[[int], bool] = lambda step: False,  # asked after every step
     report: Callable[[str], None] = print,
 ) -> dict[str, Any]:
     """Train as `config` says, from the last checkpoint in `workdir` if there is one."""
@@ -132,11 +134,12 @@ def run(
     experiment = make_experiment(config)
     setup = experiment.setup
     if writes:
+        workdir.mkdir(parents=True, exist_ok=True)
         noise.save_manifest(experiment.manifest, workdir / "noise.npz")
     program = make_program(setup)
     checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep)
     position = restore(config, setup, checkpoints)
-    log = Log(workdir if writes else None, position.epoch)
+    log = Log(workdir, position.epoch, writes=writes)
     images = None if setup.is_streamed else np.asarray(setup.dataset.train.images)
     data = jax_utils.replicate((images, np.asarray(setup.dataset.train.labels, np.int32)))
     try:
@@ -169,18 +172,19 @@ def one_epoch(config, experiment, program, position, data, should_stop):
     replicated = jax_utils.replicate(memory)
     bar = tqdm(total=steps, initial=taken, leave=False, disable=jax.process_index() > 0)
 
-    def on_step():
+    def on_step(taken):
         bar.update()
-        return should_stop()
+        return should_stop(epoch * steps + taken)
 
     with bar:
         bar.set_description(f"epoch {epoch + 1}/{config.epochs}")
         progress = train_epoch(program, setup, progress, replicated, data, epoch, on_step=on_step)
-    losses = _finite(progress.losses, epoch)
+    losses = _finite(progress, epoch)
     if progress.place < steps:
         return position._replace(progress=progress), None
     trained = time.perf_counter()
-    record = collect_record(program, setup, progress, data, epoch)
+    progress = scan_epoch(program, setup, progress, data, epoch)
+    record = collect_record(program, setup, progress, epoch)
     memory = jax.device_get(setup.method.revise(memory, record, setup.key("revise", epoch)))
     selected = time.perf_counter()
     accuracy = evaluate(config, experiment, program, progress.state, memory)
@@ -231,15 +235,23 @@ def describe_selection(train: Split, memory: dict[str, Any]) -> dict[str, float]
     return row
 
 
-def _finite(losses, epoch):
-    losses = np.array([np.asarray(loss).ravel()[0] for loss in losses])
-    if not np.isfinite(losses).all():
-        step = int(np.flatnonzero(~np.isfinite(losses))[0])
+def _finite(progress, epoch):
+    """The losses so far; they and the weights they led to must be numbers."""
+    losses = _on_host(progress.losses)
+    weights = [network.params for network in jax_utils.unreplicate(progress.state.networks)]
+    values = [*losses, optax.tree.norm(weights)]
+    if not np.isfinite(values).all():
+        step = int(np.flatnonzero(~np.isfinite(values))[0])
+        what = "loss" if step < len(losses) else "norm of the weights"
         raise FloatingPointError(
-            f"The loss is {losses[step]} in step {step + 1} of epoch {epoch + 1}; the checkpoint "
-            "before it is kept. Lower optimizer.learning_rate or method.sparse."
+            f"The {what} is {values[step]} in step {min(step + 1, len(losses))} of epoch "
+            f"{epoch + 1}; the checkpoint before it is kept. Lower optimizer.learning_rate."
         )
     return losses
+
+
+def _on_host(losses):
+    return np.array([np.asarray(loss).ravel()[0] for loss in losses], np.float32)
 
 
 def _gave_up(position, patience):
@@ -276,9 +288,7 @@ def save(checkpoints: Checkpoints, setup: Setup, program: Program, position: Pos
     tree = {"state": jax_utils.unreplicate(progress.state), "memory": memory}
     if progress.place:
         tree["record"] = partial_record(program, setup, progress, epoch)
-        tree["losses"] = np.array(
-            [np.asarray(loss).ravel()[0] for loss in progress.losses], np.float32
-        )
+        tree["losses"] = _on_host(progress.losses)
     step = epoch * len(setup.order(0).index) + progress.place
     checkpoints.save(step, tree, {"epoch": epoch, "place": progress.place, "best": best})
 

@@ -8,6 +8,7 @@ import jax
 
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
+from spr_jax.files import check_folder
 from spr_jax.methods import METHODS
 from spr_jax.metrics import write_json
 from spr_jax.noise import KINDS
@@ -54,7 +55,7 @@ def _check_choice(field, value, known):
         raise ValueError(f"{field} is {value!r}; {suggestion(value, known)}")
 
 
-def claim(workdir: Path, config) -> None:
+def claim(workdir: Path, config, *, writes: bool = True) -> None:
     """Make the folder of a run, or find that it is of the same run."""
     path, mine = workdir / "config.json", _plain(config)
     if path.exists():
@@ -65,14 +66,15 @@ def claim(workdir: Path, config) -> None:
                 f"{workdir} belongs to a run with {field}={values[0]!r}, and this one has "
                 f"{values[1]!r}; give another --workdir, or delete that one."
             )
-        return
-    if workdir.is_dir() and any(workdir.iterdir()):
+    elif any(file.name[0] != "." for file in check_folder(workdir).glob("*")):
         raise ValueError(f"{workdir} holds other files and no run; give another --workdir.")
-    workdir.mkdir(parents=True, exist_ok=True)
-    packages = ("jax", "flax", "optax", "orbax-checkpoint", "numpy")
-    origin = {"commit": commit(), "machine": machine(), "versions": versions(*packages)}
-    write_json(workdir / "origin.json", origin)
-    write_json(path, mine)
+    elif writes:
+        workdir.mkdir(parents=True, exist_ok=True)
+        write_json(path, mine)
+    if writes and not (workdir / "origin.json").exists():
+        packages = ("jax", "flax", "optax", "orbax-checkpoint", "numpy")
+        origin = {"commit": commit(), "machine": machine(), "versions": versions(*packages)}
+        write_json(workdir / "origin.json", origin)
 
 
 def _plain(config) -> dict[str, Any]:

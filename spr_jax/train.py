@@ -113,7 +113,9 @@ def make_program(setup: Setup) -> Program:
         batch = make_batch(pixels, labels, index, weights, augment_key, dataset=dataset)
         step_key = random.fold_in(step_key, place)
         state, loss, record = train_step(state, batch, memory, step_key, setup=setup)
-        return state, _write(buffers, record, place), loss
+        if method.record_from == "train":
+            buffers = _write(buffers, record, place)
+        return state, buffers, loss
 
     def scan(networks, buffers, images, index, place):
         pixels = images[0] if setup.is_streamed else images[index[place]]
@@ -192,7 +194,7 @@ def train_epoch(
     data: tuple[Array | None, Array],  # images (None if streamed) and labels, replicated
     epoch: int,
     *,
-    on_step: Callable[[], bool] = lambda: False,  # True: stop after this step
+    on_step: Callable[[int], bool] = lambda taken: False,  # True: stop after this step
 ) -> Progress:
     """Take the steps of an epoch that are left."""
     state, buffers, losses, taken = progress
@@ -209,41 +211,43 @@ def train_epoch(
         )
         losses.append(loss)
         if len(losses) > IN_FLIGHT:
-            losses[-IN_FLIGHT].block_until_ready()
-        if on_step():
+            jax.block_until_ready(losses[-IN_FLIGHT])
+        if on_step(len(losses)):
             break
     return Progress(state, buffers, losses, len(losses))
 
 
-def collect_record(
+def scan_epoch(
     program: Program,
     setup: Setup,
     progress: Progress,
     data: tuple[Array | None, Array],
     epoch: int,
-) -> dict[str, Array]:
-    """What the epoch recorded, in the order of the data set; on one device.
-
-    With it `visited` [N], and the `position` [N] in the order of visiting.
-    """
-    whole = setup.order(epoch)
-    if setup.method.record_from == "scan":
-        progress = progress._replace(buffers=_scan(program, setup, progress, data, epoch))
-    record = partial_record(program, setup, progress, epoch)
-    position = np.full(len(setup.dataset.train.labels), whole.index.size, np.int32)
-    position[whole.index[whole.valid]] = np.flatnonzero(whole.valid)
-    return record | {"position": position, "visited": position < whole.index.size}
-
-
-def _scan(program, setup, progress, data, epoch):
-    """Fill the buffers by an eval-mode pass over the training data."""
+) -> Progress:
+    """Record an eval-mode pass over the training data, if the method wants that."""
+    if setup.method.record_from == "train":
+        return progress
     order, buffers = local_order(setup.order(epoch)), progress.buffers
     index = jax.pmap(lambda index: index)(order.index)
     streamed = _streamed(setup, order, epoch, 0, random_crops=False)
     for place in range(order.index.shape[1]):
         images = next(streamed) if setup.is_streamed else data[0]
         buffers = program.scan(progress.state.networks, buffers, images, index, np.int32(place))
-    return buffers
+    return progress._replace(buffers=buffers)
+
+
+def collect_record(
+    program: Program, setup: Setup, progress: Progress, epoch: int
+) -> dict[str, Array]:
+    """What the epoch recorded, in the order of the data set; on one device.
+
+    With it `visited` [N], and the `position` [N] in the order of visiting.
+    """
+    whole = setup.order(epoch)
+    record = partial_record(program, setup, progress, epoch)
+    position = np.full(len(setup.dataset.train.labels), whole.index.size, np.int32)
+    position[whole.index[whole.valid]] = np.flatnonzero(whole.valid)
+    return record | {"position": position, "visited": position < whole.index.size}
 
 
 def partial_record(
@@ -256,10 +260,9 @@ def partial_record(
 
 def resume_epoch(setup: Setup, progress: Progress, record: dict[str, Array], epoch: int):
     """The inverse of `partial_record`, for any number of devices."""
+    visit = jax.pmap(lambda leaf, index: leaf[index], in_axes=(None, 0))
     index = local_order(setup.order(epoch)).index
-    return progress._replace(
-        buffers=jax.pmap(lambda index: jax.tree.map(lambda leaf: leaf[index], record))(index)
-    )
+    return progress._replace(buffers={name: visit(leaf, index) for name, leaf in record.items()})
 
 
 def count_right(
@@ -316,4 +319,4 @@ def _streamed(setup, order, epoch, place, random_crops=True):
         random_crops=random_crops,
         **options,
     )
-    return prefetch(images, put=jax.pmap(lambda *views: views))
+    return prefetch(images, put=jax.pmap(lambda views: views))

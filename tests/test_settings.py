@@ -1,0 +1,112 @@
+"""Mistakes are named before anything is run, and no run writes into another's folder."""
+
+import json
+
+import pytest
+
+from configs import digits_sym
+from spr_jax import settings
+
+
+@pytest.fixture
+def config():
+    config = digits_sym.get_config()
+    settings.resolve(config)
+    return config
+
+
+def test_the_preset_decides_what_the_user_left_open():
+    config = digits_sym.get_config()
+    assert config.method.pca_dim is None
+    config.preset, config.method.per_class = "paper", 7
+    settings.resolve(config)
+    assert (config.method.pca_dim, config.method.per_class) == (10, 7)
+    assert not config.method.intercept and config.method.select == "piece"
+
+
+def test_a_preset_that_is_none_is_named():
+    config = digits_sym.get_config()
+    config.preset = "papre"
+    with pytest.raises(ValueError, match="preset is 'papre'; did you mean 'paper'?"):
+        settings.resolve(config)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "says"),
+    [
+        ("dataset.name", "digit", "dataset.name is 'digit'; did you mean 'digits'?"),
+        ("backbone.name", "c2f3", "did you mean 'c2f2'?"),
+        ("method.name", "sqr", "did you mean 'spr'?"),
+        ("noise.kind", "symetric", "did you mean 'symmetric'?"),
+        ("noise.rate", 1.0, "noise.rate is 1.0; expected a share"),
+        ("dtype", "float16", "dtype is 'float16'"),
+        ("optimizer.schedule", "linear", "choose from .'constant', 'cosine'"),
+        ("epochs", 0, "epochs is 0; expected 1 or more"),
+        ("batch_size", 33, "batch_size 33 does not divide over 2 devices"),
+        ("eval_batch_size", 33, "eval_batch_size 33 does not divide over 2 devices"),
+        ("ema", 1.0, "ema is 1.0; expected a share"),
+        ("validation_share", -0.1, "validation_share is -0.1; expected a share"),
+        ("patience", 3, "patience needs a validation_share"),
+    ],
+)
+def test_what_cannot_work_is_named(config, field, value, says):
+    settings.check(config)
+    config.update_from_flattened_dict({field: value})
+    with pytest.raises(ValueError, match=says):
+        settings.check(config)
+
+
+def test_the_same_config_may_come_again(config, tmp_path):
+    home = tmp_path / "some" / "run"
+    for _ in range(2):
+        settings.claim(home, config)
+    assert json.loads((home / "config.json").read_text())["noise"]["rate"] == 0.4
+    assert {"commit", "machine", "versions"} == set(json.loads((home / "origin.json").read_text()))
+
+
+def test_another_config_is_refused_by_its_first_field(config, tmp_path):
+    settings.claim(tmp_path, config)
+    config.noise.rate, config.optimizer.momentum = 0.6, 0.5
+    with pytest.raises(ValueError, match="a run with noise.rate=0.4, and this one has 0.6; give"):
+        settings.claim(tmp_path, config)
+
+
+def test_another_method_is_refused(config, tmp_path):
+    settings.claim(tmp_path, config)
+    with pytest.raises(ValueError, match=f"{tmp_path} belongs to a run with .*give another"):
+        settings.claim(tmp_path, digits_sym.get_config("ce"))
+
+
+def test_what_changes_no_result_may_differ(config, tmp_path):
+    with config.unlocked():
+        config.dataset.data_dir = "here"
+    settings.claim(tmp_path, config)
+    config.dataset.data_dir, config.workers, config.compilation_cache = "there", 3, ""
+    config.checkpoint.keep = 5
+    settings.claim(tmp_path, config)
+
+
+def test_a_folder_of_something_else_is_refused(config, tmp_path):
+    (tmp_path / "thesis.tex").write_text("")
+    with pytest.raises(ValueError, match="holds other files and no run; give another --workdir"):
+        settings.claim(tmp_path, config)
+    with pytest.raises(ValueError, match="thesis.tex is not a folder"):
+        settings.claim(tmp_path / "thesis.tex", config)
+    assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
+
+
+def test_a_claim_that_was_broken_off_is_made_again(config, tmp_path):
+    (tmp_path / ".config.json.x1y2").write_text('{"ep')  # what `replace_file` left
+    settings.claim(tmp_path, config)
+    (tmp_path / "origin.json").unlink()
+    settings.claim(tmp_path, config)
+    assert (tmp_path / "origin.json").exists()
+
+
+def test_other_processes_check_and_write_nothing(config, tmp_path):
+    settings.claim(tmp_path / "run", config, writes=False)
+    assert not (tmp_path / "run").exists()
+    settings.claim(tmp_path / "run", config)
+    config.seed = 1
+    with pytest.raises(ValueError, match="a run with seed=0, and this one has 1"):
+        settings.claim(tmp_path / "run", config, writes=False)

@@ -81,7 +81,7 @@ def overhead(data_dir: str, home: Path) -> list[list]:
         with tqdm(total=len(chosen.order(0).index), leave=False) as bar:
             update = lambda taken: bool(bar.update() and False)  # noqa: E731
             progress = train_epoch(program, chosen, progress, memory, data, epoch, on_step=update)
-        collect_record(program, chosen, progress, data, epoch)
+        collect_record(program, chosen, progress, epoch)
         log.write({"epoch": epoch, "loss": 0.0})
         position = run.Position(epoch + 1, progress._replace(place=0), {}, {})
         run.save(checkpoints, chosen, program, position)

@@ -31,14 +31,16 @@ SAVED = 75  # exit status of a run that was stopped and can go on: try again
 CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.", lock_config=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "Where a run writes. [runs/CONFIG-METHOD]")
 DRY_RUN = flags.DEFINE_bool("dry_run", False, "Say what would be run, and exit.")
-COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of the first process.")
+COORDINATOR = flags.DEFINE_string("coordinator", None, "HOST:PORT of the first process, or auto.")
 NUM_PROCESSES = flags.DEFINE_integer("num_processes", None, "How many processes train together.")
 PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which of them this is.")
 
 
 def main(argv):
     logging.set_verbosity(logging.WARNING)
-    if COORDINATOR.value:
+    if COORDINATOR.value == "auto":  # on TPU VMs and clusters that JAX knows
+        jax.distributed.initialize()
+    elif COORDINATOR.value:
         jax.distributed.initialize(COORDINATOR.value, NUM_PROCESSES.value, PROCESS_ID.value)
     try:
         if len(argv) > 1:

@@ -44,6 +44,10 @@ class Manifest(NamedTuple):
         """Share of labels that were made wrong, or are known to be."""
         return float(np.mean(self.given != self.true))
 
+    def __str__(self) -> str:
+        asked = f"asked for {self.rate:.4f}, obtained {self.obtained:.4f}"
+        return f"Label noise: {self.kind}, {asked}, seed {self.seed}."
+
     @property
     def matrix(self) -> np.ndarray:
         """[c, c], share of each true class (row) with each given label (column)."""
@@ -77,7 +81,7 @@ def corrupt(
     else:
         given = _draw_labels(dataset, true, kind, rate, seed, inclusive, simultaneous, matrix)
         record = Manifest(given.astype(true.dtype), true, kind, rate, seed)
-    logging.info("Label noise: %s, asked for %.4f, obtained %.4f.", *record[2:4], record.obtained)
+    logging.info("%s", record)
     known = train.true_labels if record.kind in AS_GIVEN else true
     return dataset._replace(train=train._replace(labels=record.given, true_labels=known)), record
 

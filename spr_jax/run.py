@@ -136,6 +136,7 @@ def run(
     if writes:
         workdir.mkdir(parents=True, exist_ok=True)
         noise.save_manifest(experiment.manifest, workdir / "noise.npz")
+        report(str(experiment.manifest))
     program = make_program(setup)
     checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep)
     position = restore(config, setup, checkpoints)

@@ -15,14 +15,15 @@ from spr_jax.noise import KINDS
 from spr_jax.origin import commit, machine, versions
 from spr_jax.registry import suggestion
 
+PRESETS = ("paper", "released", "exact")
 CHANGE_NO_RESULT = ("dataset.data_dir", "workers", "compilation_cache", "checkpoint")
 
 
 def resolve(config) -> None:
     """Fill in what the preset decides and the user left open."""
+    _check_choice("preset", config.preset, PRESETS)
     for field, by_preset in config.by_preset.items():
         section, name = field.split("/")
-        _check_choice("preset", config.preset, by_preset)
         if config[section][name] is None:
             config[section][name] = by_preset[config.preset]
 

@@ -15,7 +15,7 @@ from spr_jax.batches import make_batch
 from spr_jax.datasets import DATASETS
 from spr_jax.methods import METHODS
 from spr_jax.run import init_state, make_experiment
-from spr_jax.train import AXIS, make_program, start_epoch, train_epoch, train_step
+from spr_jax.train import AXIS, make_program, start_epoch, train_epoch
 from spr_jax.types import Dataset, Split
 
 HOME = Path(__file__).parent.parent / "configs"
@@ -98,25 +98,24 @@ def test_a_config_takes_two_steps(name, make):
 
 
 @pytest.mark.parametrize("name", LARGE)
-def test_a_large_network_takes_a_step_in_the_abstract(name, make):
-    """Its shapes and types; XLA would compile these for minutes on a CPU."""
+def test_the_loss_of_a_large_network_has_its_shapes(name, make):
+    """XLA would compile these for minutes on a CPU."""
     config, setup = make(name)
-    state = jax.eval_shape(lambda: init_state(config, setup))
+    networks = jax.eval_shape(lambda: init_state(config, setup)).networks
     labels = np.asarray(setup.dataset.train.labels)
     memory = jax.eval_shape(lambda: setup.method.init(labels, setup.dataset.num_classes))
 
-    def step(state, memory):
+    def loss(networks, memory):
         images = (jnp.asarray(setup.dataset.train.images[:4]),) * setup.method.num_views
         index, weights, key = jnp.arange(4), jnp.ones(4, jnp.float32), jax.random.key(0)
         batch = make_batch(images, jnp.asarray(labels), index, weights, key, dataset=setup.dataset)
-        return train_step(state, batch, memory, key, setup=setup)
+        return setup.method.loss(networks, batch, memory, key)
 
-    mapped = jax.vmap(step, in_axes=None, axis_name=AXIS, axis_size=1, out_axes=None)
-    after, loss, record = jax.eval_shape(mapped, state, memory)
-    assert jax.tree.map(lambda leaf: (leaf.shape, leaf.dtype), after) == jax.tree.map(
-        lambda leaf: (leaf.shape, leaf.dtype), state
-    )
-    assert loss.shape == () and record["features"].shape[0] == 4
+    mapped = jax.vmap(loss, in_axes=None, axis_name=AXIS, axis_size=1, out_axes=None)
+    value, (after, record) = jax.eval_shape(mapped, networks, memory)
+    kind = lambda leaf: (leaf.shape, leaf.dtype)  # noqa: E731
+    assert jax.tree.map(kind, after) == jax.tree.map(kind, networks)
+    assert value.shape == () and record["features"].shape[0] == 4
 
 
 def test_registries_are_covered():

@@ -121,6 +121,7 @@ class InceptionResNetV2(nn.Module):
         images = halving_pool(branches(images, STEM))
         images = halving_pool(branches(images, STEM_END))
         mean = nn.avg_pool(images, (3, 3), padding="SAME", count_include_pad=False)
+        mean = mean.astype(images.dtype)  # it counts in the default precision
         images = jnp.concatenate(
             [branches(images, *MIXED_5B), branches(mean, (Layer(64),))], axis=-1
         )

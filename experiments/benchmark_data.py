@@ -25,6 +25,7 @@ from experiments.markdown import table
 from experiments.origin import REPORTS, origin
 from spr_jax import augment
 from spr_jax.batches import epoch_order, stream
+from spr_jax.cpu_ops import keep_freed_memory
 from spr_jax.datasets import DATASETS, SOURCES, prepared
 from spr_jax.datasets.images import ImageFiles, random_resized_crop
 
@@ -118,6 +119,7 @@ def streaming(folder: Path, count: int = 1024, batch_size: int = 128) -> list[li
         os.cpu_count(), initializer=Image.core.set_blocks_max, initargs=(0,)
     ) as pool:
         sum(pool.map(decode, paths, chunksize=32))
+        keep_freed_memory()  # as every run does
         times = in_turns(
             {
                 "Pillow decodes": lambda: sum(pool.map(decode, paths, chunksize=32)),

@@ -2,8 +2,8 @@
 
     python -m experiments.benchmark_epoch [--data_dir=DIR] [--report]
 
-Selection and evaluation are timed in a run of each preset; recording and the rest by epochs in turn
-with and without them; compilation by starting twice with one cache.
+Selection and evaluation are timed in a run of each preset; recording by blocks of steps in turn
+with and without it, the rest by itself; compilation by starting twice with one cache.
 """
 
 import argparse
@@ -26,10 +26,11 @@ from spr_jax import run, settings
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.cpu_ops import keep_freed_memory
 from spr_jax.devices import one_device_per_core
+from spr_jax.experiment import init_state, make_experiment
 from spr_jax.metrics import Log, read_rows
 from spr_jax.train import collect_record, make_program, start_epoch, train_epoch
 
-ROUNDS = 5
+ROUNDS, BLOCK = 14, 40  # blocks of steps
 
 
 def mnist(data_dir: str, preset: str = "paper"):
@@ -56,51 +57,76 @@ def selection(data_dir: str, home: Path, epochs: int = 4) -> list[list]:
 
 
 def overhead(data_dir: str, home: Path) -> list[list]:
-    """An epoch of steps alone, and one with record, bar, metrics and checkpoint."""
+    """Steps alone, and steps that are recorded with a bar beside them; then the epoch's end.
+
+    Steps in short blocks, which take turns in changing order: this tells a per cent where whole
+    epochs, minutes apart, do not.
+    """
     config = mnist(data_dir)
-    experiment = run.make_experiment(config)
-    setup = experiment.setup
+    setup = make_experiment(config).setup
     bare = setup._replace(method=setup.method._replace(loss=without_record(setup.method.loss)))
     labels = np.asarray(setup.dataset.train.labels, np.int32)
     memory = jax_utils.replicate(setup.method.init(labels, 10))
     data = jax_utils.replicate((np.asarray(setup.dataset.train.images), labels))
-    checkpoints, log = Checkpoints(home / "checkpoints"), Log(home)
-    programs = {
-        "steps alone": (make_program(bare), bare),
-        "with record, bar, metrics and checkpoint": (make_program(setup), setup),
-    }
+    ways = {"steps alone": bare, "recorded, with a bar": setup}
+    programs = {way: make_program(chosen) for way, chosen in ways.items()}
     states = {
-        name: start_epoch(chosen, jax_utils.replicate(run.init_state(config, chosen)), memory)
-        for name, (_, chosen) in programs.items()
+        way: start_epoch(chosen, jax_utils.replicate(init_state(config, chosen)), memory)
+        for way, chosen in ways.items()
     }
 
-    def steps_alone(program, chosen, progress, epoch):
-        return train_epoch(program, chosen, progress, memory, data, epoch)
+    def block(way, epoch):
+        with tqdm(disable=way == "steps alone", leave=False) as bar:
+            end = lambda taken: (bar.update(), taken == BLOCK)[1]  # noqa: E731
+            arguments = (programs[way], ways[way], states[way], memory, data, epoch)
+            progress = jax.block_until_ready(train_epoch(*arguments, on_step=end))
+        states[way] = progress._replace(losses=[], place=0)
 
-    def everything(program, chosen, progress, epoch):
-        with tqdm(total=len(chosen.order(0).index), leave=False) as bar:
-            update = lambda taken: bool(bar.update() and False)  # noqa: E731
-            progress = train_epoch(program, chosen, progress, memory, data, epoch, on_step=update)
-        collect_record(program, chosen, progress, epoch)
-        log.write({"epoch": epoch, "loss": 0.0})
-        position = run.Position(epoch + 1, progress._replace(place=0), {}, {})
-        run.save(checkpoints, chosen, program, position)
-        return progress
-
-    times = {name: [] for name in programs}
+    times = {way: [] for way in ways}
     for epoch in range(ROUNDS + 1):
-        for name, (program, chosen) in programs.items():
-            take = steps_alone if name == "steps alone" else everything
-            start = time.perf_counter()
-            progress = jax.block_until_ready(take(program, chosen, states[name], epoch))
+        for way in list(ways) if epoch % 2 else reversed(ways):
+            took = seconds(block, way, epoch)
             if epoch:  # the first compiles
-                times[name].append(time.perf_counter() - start)
-            states[name] = progress._replace(losses=[], place=0)
+                times[way].append(took / BLOCK)
+    alone, recorded = times.values()
+    more = statistics.median(r / a for a, r in zip(alone, recorded, strict=True)) - 1
+    epoch_seconds = statistics.median(alone) * len(setup.order(0).index)
+    ends = end_of_epoch(
+        programs["recorded, with a bar"], setup, states["recorded, with a bar"], home
+    )
+    rows = [["the steps of an epoch", f"{epoch_seconds:.2f}", ""]]
+    rows += [["recording and bar", f"{more * epoch_seconds:.2f}", f"{100 * more:.1f} %"]]
+    rows += [[part, f"{t:.3f}", f"{100 * t / epoch_seconds:.2f} %"] for part, t in ends.items()]
+    total = more * epoch_seconds + sum(ends.values())
+    return [
+        *rows,
+        ["all that is not a step", f"{total:.2f}", f"{100 * total / epoch_seconds:.1f} %"],
+    ]
+
+
+def end_of_epoch(program, setup, progress, home: Path) -> dict[str, float]:
+    """Median seconds of collecting the record, metrics, and a checkpoint until it is written."""
+    checkpoints, log, times = Checkpoints(home / "checkpoints"), Log(home), []
+
+    def save(epoch):
+        position = run.Position(epoch + 1, progress._replace(place=0), {}, {})
+        run.save(checkpoints, setup, program, position)
+        checkpoints.manager.wait_until_finished()
+
+    for epoch in range(ROUNDS + 1):
+        collect = lambda: jax.block_until_ready(collect_record(program, setup, progress, epoch))  # noqa: B023, E731
+        row = {"epoch": epoch, "loss": 0.0}
+        times.append([seconds(collect), seconds(log.write, row), seconds(save, epoch)])
     checkpoints.close()
     log.close()
-    rows = [[name, f"{statistics.median(took):.2f}"] for name, took in times.items()]
-    ratios = [full / alone for alone, full in zip(*times.values(), strict=True)]
-    return [*rows, ["more, median of the rounds", f"{100 * (statistics.median(ratios) - 1):.1f} %"]]
+    names = ("collecting the record", "metrics", "checkpoint")
+    return dict(zip(names, map(statistics.median, zip(*times[1:], strict=True)), strict=True))
+
+
+def seconds(function, *arguments) -> float:
+    start = time.perf_counter()
+    function(*arguments)
+    return time.perf_counter() - start
 
 
 def without_record(loss):
@@ -153,8 +179,8 @@ def render(data_dir: str) -> str:
             origin("flax", "orbax-checkpoint"),
             "SPR, symmetric noise 0.4; medians of the epochs after the first, in seconds.",
             table(["preset", "training", "selection", "test", "selection's share"], selected),
-            f"An epoch without selection and test, {ROUNDS} in turn, in seconds.",
-            table(["", "seconds"], around),
+            f"What else an epoch needs, selection and test apart; medians of {ROUNDS} turns.",
+            table(["", "seconds", "of the steps"], around),
             "Compilation for a run on digits, in seconds.",
             table(["", "seconds"], compiled),
         ]

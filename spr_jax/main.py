@@ -24,7 +24,8 @@ from ml_collections import config_flags
 from spr_jax import settings
 from spr_jax.cpu_ops import keep_freed_memory
 from spr_jax.devices import one_device_per_core
-from spr_jax.run import Stopped, describe, run
+from spr_jax.experiment import describe
+from spr_jax.run import Stopped, run
 
 SAVED = 75  # exit status of a run that was stopped and can go on: try again
 

@@ -13,8 +13,8 @@ from spr_jax import settings
 from spr_jax.backbones import BACKBONES
 from spr_jax.batches import make_batch
 from spr_jax.datasets import DATASETS
+from spr_jax.experiment import init_state, make_experiment
 from spr_jax.methods import METHODS
-from spr_jax.run import init_state, make_experiment
 from spr_jax.train import AXIS, make_program, start_epoch, train_epoch
 from spr_jax.types import Dataset, Split
 

@@ -29,12 +29,13 @@ LAYERS = {
     "spr_jax.metrics": 3,
     "spr_jax.optim": 3,
     "spr_jax.train": 3,
-    "spr_jax.run": 4,
+    "spr_jax.experiment": 4,
+    "spr_jax.run": 5,
     "spr_jax.settings": 4,
     "configs": 4,
-    "spr_jax.main": 5,
-    "spr_jax.prepare": 5,
-    "experiments": 5,
+    "spr_jax.main": 6,
+    "spr_jax.prepare": 6,
+    "experiments": 6,
 }
 
 

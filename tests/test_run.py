@@ -25,7 +25,7 @@ from jax.experimental.compilation_cache import compilation_cache
 from PIL import Image
 
 from configs import base, digits_sym
-from spr_jax import main, run, settings
+from spr_jax import experiment, main, run, settings
 from spr_jax.backbones import BACKBONES, c2f2
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.datasets.digits import digits
@@ -326,7 +326,8 @@ def test_a_summary_says_how_its_epochs_were_chosen(small, tmp_path):
     summary = run.run(small, tmp_path, report=lines.append)
     rows = read_rows(tmp_path / "metrics.jsonl")
     assert summary == json.loads((tmp_path / "summary.json").read_text())
-    assert summary["epochs"] == len(lines) == 3 and summary["last"] == rows[-1]
+    assert lines[0].startswith("Label noise: symmetric, asked for")
+    assert summary["epochs"] == len(lines[1:]) == 3 and summary["last"] == rows[-1]
     best = {name: max(rows, key=lambda row: row[name]) for name in ("validation_top1", "test_top1")}
     assert summary["best_on_validation"] == best["validation_top1"]
     epoch, top1 = best["test_top1"]["epoch"], best["test_top1"]["test_top1"]
@@ -384,7 +385,7 @@ def test_streamed_images_train_and_resume_exactly(streamed, tmp_path):
 
 def test_held_out_classes_keep_their_shares():
     dataset = digits()
-    rest, validation, members = run.hold_out(dataset, 0.2, seed=0)
+    rest, validation, members = experiment.hold_out(dataset, 0.2, seed=0)
     counts = [np.bincount(s.labels) for s in (dataset.train, rest.train, validation)]
     np.testing.assert_array_equal(counts[2], (0.2 * counts[0]).astype(int))
     np.testing.assert_array_equal(counts[1] + counts[2], counts[0])
@@ -393,14 +394,17 @@ def test_held_out_classes_keep_their_shares():
     held_out = np.setdiff1d(np.arange(len(dataset.train.labels)), members)
     np.testing.assert_array_equal(validation.images, dataset.train.images[held_out])
     np.testing.assert_array_equal(validation.true_labels, dataset.train.true_labels[held_out])
-    again, other = run.hold_out(dataset, 0.2, seed=0)[2], run.hold_out(dataset, 0.2, seed=1)[2]
+    again, other = (
+        experiment.hold_out(dataset, 0.2, seed=0)[2],
+        experiment.hold_out(dataset, 0.2, seed=1)[2],
+    )
     np.testing.assert_array_equal(again, members)
     assert (other != members).any()
 
 
 def test_nothing_is_held_out_unless_asked_for():
     dataset = digits()
-    rest, validation, members = run.hold_out(dataset, 0.0, seed=0)
+    rest, validation, members = experiment.hold_out(dataset, 0.0, seed=0)
     assert rest is dataset and validation is None and len(members) == len(dataset.train.labels)
 
 

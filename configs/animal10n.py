@@ -1,6 +1,8 @@
 """ANIMAL-10N, real human label noise of about 8 % (Table 2).
 
-python -m spr_jax.main --config=configs/animal10n.py
+    python -m spr_jax.main --config=configs/animal10n.py
+
+The paper has 86.8 % after 160 epochs, on an accelerator.
 """
 
 from configs import base

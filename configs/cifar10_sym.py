@@ -3,8 +3,9 @@
     python -m spr_jax.main --config=configs/cifar10_sym.py --config.noise.rate=0.4
     python -m spr_jax.main --config=configs/cifar10_sym.py:ce    # plain training
 
-At rate 0.8 the paper does not let the sparse penalty grow: --config.method.growth=1.0. A small
-machine trains a narrow network: --config.backbone.width=16.
+The paper has 93.2 / 91.0 / 82.7 / 64.1 % at rates 0.2 / 0.4 / 0.6 / 0.8 after 180 epochs, on an
+accelerator. At rate 0.8 it does not let the sparse penalty grow: --config.method.growth=1.0. A
+small machine trains a narrow network: --config.backbone.width=16.
 """
 
 from configs import base

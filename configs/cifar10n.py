@@ -1,6 +1,8 @@
 """CIFAR-10 with human labels (CIFAR-10N; not in the paper).
 
-python -m spr_jax.main --config=configs/cifar10n.py --config.dataset.labels=worst
+    python -m spr_jax.main --config=configs/cifar10n.py --config.dataset.labels=worst
+
+On an accelerator, as cifar10_sym; the paper has no number to compare with.
 """
 
 from configs import base, cifar10_sym

@@ -2,7 +2,8 @@
 
     python -m spr_jax.main --config=configs/folder.py --config.dataset.path=photos
 
-The labels are taken as they are; the whole data is one regression (preset exact).
+How long it takes depends on the images; the bar says so. The labels are taken as they are, and the
+whole data is one regression (preset exact).
 """
 
 from configs import base

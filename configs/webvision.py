@@ -2,8 +2,8 @@
 
     python -m spr_jax.main --config=configs/webvision.py
 
-Every step after the first epoch is a CutMix step. The paper trains on four devices whose batch
-statistics are their own: --config.nosync_batch_stats.
+The paper has 78.12 % (top-1) after 300 epochs on four devices, whose batch statistics are their own:
+--config.nosync_batch_stats. Every step after the first epoch is a CutMix step.
 """
 
 from configs import base

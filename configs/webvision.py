@@ -2,8 +2,8 @@
 
     python -m spr_jax.main --config=configs/webvision.py
 
-The paper has 78.12 % (top-1) after 300 epochs on four devices, whose batch statistics are their own:
---config.nosync_batch_stats. Every step after the first epoch is a CutMix step.
+The paper has 78.12 % (top-1) after 300 epochs on four devices with batch statistics of their own:
+--config.sync_batch_stats=False. Every step after the first epoch is a CutMix step.
 """
 
 from configs import base

@@ -7,7 +7,6 @@ and is traced into the training step.
 """
 
 import itertools
-import os
 from collections import deque
 from collections.abc import Iterable, Iterator
 from typing import NamedTuple
@@ -18,6 +17,7 @@ from absl import flags
 from jax import Array
 
 from spr_jax import augment
+from spr_jax.cores import num_cores
 from spr_jax.types import Batch, Dataset
 
 
@@ -132,7 +132,7 @@ def stream(
 
     if workers and not flags.FLAGS.is_parsed():
         flags.FLAGS.mark_as_parsed()  # grain's processes read its flags
-    threads = os.cpu_count() // max(workers, 1) or 1
+    threads = min(max(num_cores() // max(workers, 1), 1), 16)  # each holds a batch
     options = grain.ReadOptions(num_threads=threads, prefetch_buffer_size=threads + 1)
     batches = grain.MapDataset.range(len(index) - first_step).map(read).to_iter_dataset(options)
     if workers:

@@ -1,9 +1,9 @@
 """The devices a solve is spread over."""
 
-import os
-
 import jax
 from jax.sharding import Mesh
+
+from spr_jax.cores import num_cores
 
 
 def device_mesh(devices=None) -> Mesh:
@@ -20,7 +20,6 @@ def one_device_per_core(limit: int = 8, batch_size: int = 0) -> None:
     XLA runs the small steps of a path, and many convolutions, on one core per device. If batches
     are to be shared out, the number divides their size. Accelerators are not affected.
     """
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
-    cores = min(cores or 1, limit)
-    devices = next(number for number in range(cores, 0, -1) if batch_size % number == 0)
+    most = min(num_cores(), limit)
+    devices = next(number for number in range(most, 0, -1) if batch_size % number == 0)
     jax.config.update("jax_num_cpu_devices", devices)

@@ -62,8 +62,8 @@ def hold_out(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Split 
     def part(index):
         streamed = not isinstance(train.images, np.ndarray)
         images = train.images.take(index) if streamed else train.images[index]
-        true = None if train.true_labels is None else train.true_labels[index]
-        return Split(images, train.labels[index], true)
+        rest = (None if column is None else column[index] for column in train[2:])
+        return Split(images, train.labels[index], *rest)
 
     return dataset._replace(train=part(members)), part(np.flatnonzero(chosen)), members
 

@@ -14,6 +14,7 @@ import re
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import jax
@@ -27,6 +28,7 @@ from spr_jax.devices import one_device_per_core
 from spr_jax.experiment import describe
 from spr_jax.run import Stopped, run
 
+MISTAKES = (AttributeError, ImportError, LookupError, TypeError, ValueError, OSError)  # in flags
 SAVED = 75  # exit status of a run that was stopped and can go on: try again
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.", lock_config=True)
@@ -38,6 +40,7 @@ PROCESS_ID = flags.DEFINE_integer("process_id", None, "Which of them this is.")
 
 
 def main(argv):
+    sys.path.append(str(Path(__file__).parent.parent))  # where configs/ is
     logging.set_verbosity(logging.WARNING)
     if COORDINATOR.value == "auto":  # on TPU VMs and clusters that JAX knows
         jax.distributed.initialize()
@@ -76,11 +79,13 @@ def start(config, workdir: Path) -> dict | None:
         jax.config.update("jax_compilation_cache_dir", cache)
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
-    writes = jax.process_index() == 0
+    workdir, writes = workdir.expanduser(), jax.process_index() == 0
     settings.claim(workdir, config, writes=writes)
-    if writes:
+    if not writes:
+        return run(config, workdir, should_stop=watch_signals())
+    with settings.only_run(workdir):
         print(f"Writing to {workdir}.")
-    return run(config, workdir, should_stop=watch_signals())
+        return run(config, workdir, should_stop=watch_signals())
 
 
 def watch_signals() -> Callable[[int], bool]:
@@ -90,7 +95,8 @@ def watch_signals() -> Callable[[int], bool]:
         signal.signal(signal.SIGINT, lambda *_: os.kill(os.getpid(), signal.SIGTERM))
     else:
         for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.append(True))
+            usual = signal.getsignal(number)
+            signal.signal(number, partial(_ask_to_stop, stop=stop, usual=usual))
 
     def should_stop(step):
         if together and multihost_utils.reached_preemption_sync_point(step):
@@ -98,6 +104,13 @@ def watch_signals() -> Callable[[int], bool]:
         return bool(stop)
 
     return should_stop
+
+
+def _ask_to_stop(number, _, *, stop, usual):
+    """Once; a second time the signal does what it usually does."""
+    print("\nStopping after this step; once more to stop at once.", file=sys.stderr)
+    stop.append(True)
+    signal.signal(number, usual)
 
 
 def demonstrate() -> None:
@@ -122,7 +135,7 @@ def parse_flags(argv):
         rest = flags.FLAGS(argv)
         getattr(CONFIG.value, "method", None)  # fails if the config file could not be read
         return rest
-    except (AttributeError, KeyError, TypeError, ValueError, flags.Error, OSError) as error:
+    except (*MISTAKES, flags.Error) as error:
         said = str(error)
         if said[0] == said[-1] and said[0] in "'\"":  # the repr of another error's text
             said = said[1:-1].encode().decode("unicode_escape")

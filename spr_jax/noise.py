@@ -103,7 +103,9 @@ def _draw_labels(dataset, true, kind, rate, seed, inclusive, simultaneous, matri
         pairs = PAIRS[dataset.name]
         return asymmetric(true, rate, pairs=pairs, seed=seed, simultaneous=simultaneous)
     if kind == "matrix":
-        return by_matrix(true, read_features(matrix), seed=seed)
+        if not matrix:
+            raise ValueError("noise.kind is 'matrix'; give a .npy or .csv file with noise.matrix.")
+        return by_matrix(true, read_features(matrix), num_classes=dataset.num_classes, seed=seed)
     if kind == "instance":
         if not isinstance(dataset.train.images, np.ndarray):
             raise ValueError(f"{dataset.name!r} is streamed; instance noise needs it in memory.")
@@ -163,14 +165,15 @@ def asymmetric(
     return given
 
 
-def by_matrix(labels: np.ndarray, matrix: np.ndarray, *, seed: int = 233) -> np.ndarray:
+def by_matrix(
+    labels: np.ndarray, matrix: np.ndarray, *, num_classes: int, seed: int = 233
+) -> np.ndarray:
     """Each label is drawn from the row of its true class in a transition matrix [c, c]."""
     matrix = np.asarray(matrix, float)
-    rows, columns = matrix.shape if matrix.ndim == 2 else (0, 0)
-    if rows != columns or rows <= labels.max():
+    if matrix.shape != (num_classes, num_classes):
         raise ValueError(
             f"The transition matrix has the shape {matrix.shape}; expected a row and a column "
-            f"for each of the {labels.max() + 1} classes."
+            f"for each of the {num_classes} classes."
         )
     if matrix.min() < 0 or not np.allclose(matrix.sum(axis=1), 1):
         raise ValueError("The rows of the transition matrix must be shares that add up to 1.")

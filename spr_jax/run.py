@@ -1,5 +1,6 @@
 """A run: epochs, selection, evaluation, checkpoints, and what it leaves in its folder."""
 
+import csv
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -24,6 +25,7 @@ from spr_jax.train import (
     collect_record,
     count_right,
     make_program,
+    on_every_device,
     partial_record,
     resume_epoch,
     scan_epoch,
@@ -66,7 +68,7 @@ def run(
     position = restore(config, setup, checkpoints)
     log = Log(workdir, position.epoch, writes=writes)
     images = None if setup.is_streamed else np.asarray(setup.dataset.train.images)
-    data = jax_utils.replicate((images, np.asarray(setup.dataset.train.labels, np.int32)))
+    data = on_every_device((images, np.asarray(setup.dataset.train.labels, np.int32)))
     try:
         while position.epoch < config.epochs and not _gave_up(position, config.patience):
             position, row = one_epoch(config, experiment, program, position, data, should_stop)
@@ -75,7 +77,7 @@ def run(
                 raise Stopped
             log.write(row)
             if writes:
-                write_selection(workdir / "clean.npz", experiment, position.memory)
+                write_selection(workdir, experiment, position.memory)
                 report(line_of(row, config.epochs))
             if position.epoch % config.checkpoint.every == 0 or position.epoch == config.epochs:
                 save(checkpoints, setup, program, position)
@@ -218,12 +220,26 @@ def save(checkpoints: Checkpoints, setup: Setup, program: Program, position: Pos
     checkpoints.save(step, tree, {"epoch": epoch, "place": progress.place, "best": best})
 
 
-def write_selection(path: Path, experiment: Experiment, memory: dict[str, Any]) -> None:
-    """clean.npz: `index` in the data set, and what the method thinks of each example."""
-    if "clean" in memory:
-        kept = {name: memory[name] for name in ("clean", "entry") if name in memory}
-        with replace_file(path, binary=True) as file:
-            np.savez_compressed(file, index=experiment.members, **kept)
+def write_selection(workdir: Path, experiment: Experiment, memory: dict[str, Any]) -> None:
+    """clean.npz: `index` in the data set, and what the method thinks of each example.
+
+    Of the user's own images also clean.csv, the most suspect first.
+    """
+    if "clean" not in memory:
+        return
+    kept = {name: memory[name] for name in ("clean", "entry") if name in memory}
+    with replace_file(workdir / "clean.npz", binary=True) as file:
+        np.savez_compressed(file, index=experiment.members, **kept)
+    dataset = experiment.setup.dataset
+    if dataset.train.names is None:
+        return
+    labels = np.array(dataset.class_names)[dataset.train.labels]
+    columns = {"file": dataset.train.names, "label": labels, **kept}
+    order = np.argsort(-kept.get("entry", ~kept["clean"]), kind="stable")
+    with replace_file(workdir / "clean.csv") as file:
+        table = csv.writer(file)
+        table.writerow(columns)
+        table.writerows(zip(*(column[order].tolist() for column in columns.values()), strict=True))
 
 
 def summarize(rows: list[dict], best: dict[str, dict]) -> dict[str, Any]:

@@ -1,6 +1,9 @@
 """A config before it is run: presets resolved, mistakes named, its folder claimed."""
 
+import contextlib
+import fcntl
 import json
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -36,9 +39,11 @@ def check(config) -> None:
     _check_choice("noise.kind", config.noise.kind, KINDS)
     _check_choice("dtype", config.dtype, ("float32", "bfloat16"))
     _check_choice("optimizer.schedule", config.optimizer.schedule, ("cosine", "constant"))
-    for name in ("epochs", "batch_size", "eval_batch_size"):
-        if config[name] < 1:
-            raise ValueError(f"{name} is {config[name]}; expected 1 or more.")
+    counts = {name: config[name] for name in ("epochs", "batch_size", "eval_batch_size")}
+    counts |= {f"checkpoint.{name}": config.checkpoint[name] for name in ("every", "keep")}
+    for name, value in counts.items():
+        if value < 1:
+            raise ValueError(f"{name} is {value}; expected 1 or more.")
     shares = {name: config[name] for name in ("ema", "validation_share")}
     for name, value in {**shares, "noise.rate": config.noise.rate}.items():
         if not 0 <= value < 1:
@@ -76,6 +81,19 @@ def claim(workdir: Path, config, *, writes: bool = True) -> None:
         packages = ("jax", "flax", "optax", "orbax-checkpoint", "numpy")
         origin = {"commit": commit(), "machine": machine(), "versions": versions(*packages)}
         write_json(workdir / "origin.json", origin)
+
+
+@contextlib.contextmanager
+def only_run(workdir: Path) -> Iterator[None]:
+    """Two runs in one folder would overwrite each other."""
+    with open(workdir / ".lock", "w") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise ValueError(
+                f"Another process is running in {workdir}; wait for it, or give another --workdir."
+            ) from None
+        yield
 
 
 def _plain(config) -> dict[str, Any]:

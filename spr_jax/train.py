@@ -289,6 +289,12 @@ def count_right(
     return sum((np.asarray(hit[0]) for hit in hits), total) / len(split.labels)
 
 
+def on_every_device(tree: Any) -> Any:
+    """One copy for each local device; flax's `replicate` makes them all on the host first."""
+    copy = jax.pmap(lambda tree, _: tree, in_axes=(None, 0))
+    return copy(tree, np.zeros(jax.local_device_count()))
+
+
 def local_order(order: Order) -> Order:
     """The part of this process, [devices, steps, b / devices]."""
     mine = for_devices(

@@ -30,6 +30,7 @@ class Split(NamedTuple):
     images: Any  # [N, h, w, channels] uint8 array, or image files with the same indexing
     labels: np.ndarray  # [N], as given, possibly wrong
     true_labels: np.ndarray | None = None  # [N] where known; for metrics only
+    names: np.ndarray | None = None  # [N], files of the user's own images
 
 
 class Dataset(NamedTuple):

@@ -140,8 +140,10 @@ def test_a_folder_that_is_none_is_described(tmp_path, load, photos):
     [
         ([], "file,label", "has 0 rows and the columns"),
         (["cat/0.png,cat"], "path,label", "columns .'path', 'label'.; expected .*'file'"),
-        (["cat/0.png,cat", "cat/99.png,cat"], "file,label", "Line 3 of .* 'cat/99.png'"),
-        (["cat/0.png,"], "file,label", "Line 2 of .* the label ''"),
+        (["cat/0.png,cat", "cat/99.png,cat"], "file,label", "Line 3 of .* .'cat/99.png', 'cat'."),
+        (["cat/0.png,"], "file,label", "Line 2 of .* has .'cat/0.png', ''.; expected a file in"),
+        (["cat/0.png,cat,"], "file,label,true_label", "Line 2 of .* its true label where there is"),
+        (["cat/0.png,cat"], "file,label,true_label", "Line 2 of .* None"),
     ],
 )
 def test_a_bad_table_is_described(photos, load, rows, head, says):
@@ -155,3 +157,40 @@ def test_class_names_are_text(photos, load):
     (photos / "cat").rename(photos / "<b>ça & 'x'")
     dataset = load(photos, size=8)
     assert "<b>ça & 'x'" in dataset.class_names
+
+
+def test_a_class_may_be_called_train(photos, load):
+    (photos / "owl").rename(photos / "train")
+    assert load(photos, size=8).class_names == ("cat", "dog", "train")
+
+
+def test_without_a_test_folder_some_of_train_is_held_out(photos, load):
+    (photos / "train").mkdir()
+    for label in ("cat", "dog", "owl"):
+        (photos / label).rename(photos / "train" / label)
+    assert len(load(photos, size=8).tests["test"].labels) == 6
+
+
+def test_the_test_set_has_true_labels_where_they_are_known(photos, load):
+    rows = [f"cat/{k}.{end},dog,cat" for k in range(5) for end in ("png", "jpg")]
+    rows += [f"dog/{k}.{end},cat,dog" for k in range(5) for end in ("png", "jpg")]
+    write_table(photos, rows, "file,label,true_label")
+    dataset = load(photos, size=8, test_share=0.3)
+    test = dataset.tests["test"]
+    np.testing.assert_allclose(test.images.mean(axis=(1, 2, 3)), 40 + 80 * test.labels, atol=6)
+    assert (dataset.train.labels != dataset.train.true_labels).all()
+
+
+def test_names_lead_back_to_the_files(photos, load):
+    train = load(photos, size=8).train
+    for name, label in zip(train.names, train.labels, strict=True):
+        assert (photos / name).is_file()
+        assert name.startswith(("cat/", "dog/", "owl/")[label])
+
+
+def test_two_sizes_are_kept_beside_each_other(photos, load, monkeypatch):
+    for size in (8, 10):
+        load(photos, size=size)
+    monkeypatch.setattr(folder, "decode_all", None)
+    for size in (8, 10):
+        assert load(photos, size=size).train.images.shape[1] == size

@@ -56,7 +56,7 @@ def test_photographs_are_turned_upright(tmp_path):
 
 
 def test_only_images_are_listed_in_the_order_of_their_names(tmp_path):
-    for name in ["b.PNG", "a.jpg", "sub/c.webp", ".hidden.png", "notes.txt", "a.npy"]:
+    for name in ["b.PNG", "a.jpg", "sub/c.webp", ".x.png", ".thumbs/d.png", "x.txt", "a.npy"]:
         (tmp_path / name).parent.mkdir(exist_ok=True)
         (tmp_path / name).touch()
     names = [str(path.relative_to(tmp_path)) for path in image_files(tmp_path)]
@@ -127,3 +127,9 @@ def test_files_that_cannot_be_read_are_named(files, tmp_path, caplog):
     assert readable(errors, skip=True).tolist() == [True, False, True, False, False]
     with pytest.raises(ValueError, match="Cannot read the image .*3.png: it is damaged or no"):
         files[3]
+
+
+def test_pixels_of_32_bits_are_refused_by_name(tmp_path):
+    Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "deep.tif")
+    with pytest.raises(ValueError, match="deep.tif: its pixels have 32 bits, expected 8 or 16"):
+        open_image(tmp_path / "deep.tif")

@@ -8,6 +8,7 @@ ROOT = Path(__file__).parent.parent
 # A package's modules may import each other; the lowest matching entry decides.
 LAYERS = {
     "spr_jax": 0,  # the package itself, whose imports are lazy
+    "spr_jax.cores": 0,
     "spr_jax.cpu_ops": 0,
     "spr_jax.devices": 0,
     "spr_jax.files": 0,

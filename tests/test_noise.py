@@ -63,7 +63,7 @@ def test_simultaneous_pairs_move_only_true_members():
 def test_matrix_noise_follows_the_matrix():
     matrix = np.array([[0.7, 0.2, 0.1], [0.0, 1.0, 0.0], [0.25, 0.25, 0.5]])
     labels = np.repeat(np.arange(3), 20_000)
-    given = noise.by_matrix(labels, matrix)
+    given = noise.by_matrix(labels, matrix, num_classes=3)
     obtained = noise.Manifest(given, labels, "matrix", 0.0, 233).matrix
     np.testing.assert_allclose(obtained, matrix, atol=0.015)
     assert (given[labels == 1] == 1).all()
@@ -102,13 +102,14 @@ def test_rate_out_of_range_is_described(rate):
     [
         (np.eye(3), "shape .3, 3.; expected a row and a column for each of the 10 classes"),
         (np.ones((10, 9)), "shape .10, 9."),
+        (np.eye(12), "shape .12, 12."),
         (np.ones((10, 10)), "add up to 1"),
         (2 * np.eye(10) - 0.1, "add up to 1"),
     ],
 )
 def test_bad_matrix_is_described(matrix, says):
     with pytest.raises(ValueError, match=says):
-        noise.by_matrix(MNIST, matrix)
+        noise.by_matrix(MNIST, matrix, num_classes=10)
 
 
 def test_manifest_round_trip(tmp_path):
@@ -205,7 +206,8 @@ def test_log_shows_asked_and_obtained_rate(caplog):
         ({"kind": "symetric"}, "Unknown kind of noise 'symetric'; did you mean 'symmetric'"),
         ({"kind": "none", "rate": 0.2}, "rate is 0.2 but noise.kind is 'none'"),
         ({"kind": "symmetric", "rate": 1.2}, "noise rate is 1.2; expected a share"),
-        ({"kind": "matrix"}, "Cannot read"),
+        ({"kind": "matrix"}, "give a .npy or .csv file with noise.matrix"),
+        ({"kind": "matrix", "matrix": "nowhere.npy"}, "Cannot read nowhere.npy"),
         ({"manifest": "nowhere.npz"}, "Cannot read nowhere.npz"),
     ],
 )

@@ -110,3 +110,12 @@ def test_other_processes_check_and_write_nothing(config, tmp_path):
     config.seed = 1
     with pytest.raises(ValueError, match="a run with seed=0, and this one has 1"):
         settings.claim(tmp_path / "run", config, writes=False)
+
+
+def test_a_folder_has_one_run_at_a_time(tmp_path):
+    with settings.only_run(tmp_path):
+        with pytest.raises(ValueError, match="Another process is running in"):
+            with settings.only_run(tmp_path):
+                pass
+    with settings.only_run(tmp_path):
+        assert (tmp_path / ".lock").exists()

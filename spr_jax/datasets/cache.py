@@ -24,7 +24,7 @@ def cached(folder: Path, make: Callable[[], dict[str, np.ndarray]]) -> dict[str,
                     arrays = make()
                     store(folder, arrays)
         except OSError as error:
-            logging.warning("Cannot keep decoded images in %s: %s.", folder, error.strerror)
+            logging.warning("Cannot keep decoded images in %s: %s.", folder, error)
             return make() if arrays is None else arrays
     return {
         path.stem: np.load(path, mmap_mode="r", allow_pickle=False)

@@ -4,6 +4,8 @@
     photos/train/cat/1.jpg   two folders of those, `train` and `test`; or
     photos/labels.csv        a table with the columns `file`, `label` and, if known, `true_label`
 
+With true labels the test set has those, else it is as noisy as the rest.
+
 Small sets are decoded once and kept as arrays; large ones are streamed from their files.
 """
 
@@ -14,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
+from absl import logging
 
 from spr_jax.datasets.cache import cached
 from spr_jax.datasets.images import (
@@ -42,11 +45,11 @@ def folder(
     size: int = 64,
     test_share: float = 0.1,
     skip_unreadable: bool = False,
-    memory_gb: float = 4.0,
+    memory_gb: float = 1.0,
     data_dir: str = "",
 ) -> Dataset:
     """Your own images: a folder for each class, or files listed in a labels.csv."""
-    root = Path(path).expanduser()
+    root = Path(path).expanduser().absolute()
     if not path or not root.is_dir():
         raise ValueError(f"There is no folder {path!r}; give one with --config.dataset.path=DIR.")
     if not 0 <= test_share < 1:
@@ -60,17 +63,22 @@ def folder(
     stored = _decode_once(root, files, streamed, usual_data_dir(data_dir))
     good = readable(stored["errors"].tolist(), skip=skip_unreadable)
 
-    def split(chosen):
+    given = np.searchsorted(class_names, listing.labels)
+    true = listing.true_labels
+    true = None if true is None else np.searchsorted(class_names, true)
+
+    def split(chosen, labels):
         images = files.take(chosen) if streamed else stored["images"][chosen]
-        names = (listing.labels, listing.true_labels)
-        numbers = (None if n is None else np.searchsorted(class_names, n[chosen]) for n in names)
-        return Split(images, *numbers)
+        names = np.array([Path(path).relative_to(root).as_posix() for path in files.paths[chosen]])
+        return Split(images, labels[chosen], None if true is None else true[chosen], names)
 
     test = np.flatnonzero(good & listing.test)
+    if not len(test):
+        logging.warning("%s leaves no images for a test set; see test_share.", root)
     return Dataset(
         name="folder",
-        train=split(np.flatnonzero(good & ~listing.test)),
-        tests={"test": split(test)} if len(test) else {},
+        train=split(np.flatnonzero(good & ~listing.test), given),
+        tests={"test": split(test, given if true is None else true)} if len(test) else {},
         class_names=class_names,
         mean=IMAGENET_MEAN,
         std=IMAGENET_STD,
@@ -82,18 +90,20 @@ def _list(root, test_share):
     """The folder's images and labels, in whichever of the three layouts it has."""
     if (root / "labels.csv").exists():
         return _hold_out(_read_table(root), test_share)
-    if (root / "train").is_dir():
-        train, test = (_class_folders(find) for find in (root / "train", root / "test"))
-        paths, labels = (np.concatenate(pair) for pair in zip(train, test, strict=True))
-        return Listing(paths, labels, None, np.arange(len(paths)) >= len(train[0]))
-    paths, labels = _class_folders(root)
+    # A class may be called "train": then that folder holds images and no folders.
+    inner = root / "train"
+    has_splits = inner.is_dir() and any(path.is_dir() for path in inner.iterdir())
+    paths, labels = _class_folders(inner if has_splits else root)
+    if has_splits and (root / "test").is_dir():
+        test = _class_folders(root / "test")
+        is_test = np.arange(len(paths) + len(test[0])) >= len(paths)
+        paths, labels = (np.concatenate(pair) for pair in zip((paths, labels), test, strict=True))
+        return Listing(paths, labels, None, is_test)
     return _hold_out(Listing(paths, labels, None, np.zeros(len(paths), bool)), test_share)
 
 
 def _class_folders(root):
     """(paths, names) of a folder for each class."""
-    if not root.is_dir():
-        return np.empty(0, str), np.empty(0, str)
     paths, labels = [], []
     for home in sorted(root.iterdir()):
         if not home.is_dir() or home.name.startswith("."):
@@ -117,10 +127,11 @@ def _read_table(root):
             "the columns 'file' (below this folder) and 'label'."
         )
     for number, row in enumerate(rows, start=2):
-        if not row["file"] or not row["label"] or not (root / row["file"]).is_file():
+        known = [row[name] for name in ("file", "label", "true_label") if name in names]
+        if not all(known) or not (root / row["file"]).is_file():
             raise ValueError(
-                f"Line {number} of {path} names the file {row['file']!r} and the label "
-                f"{row['label']!r}; expected a file in {root} and a label."
+                f"Line {number} of {path} has {known}; expected a file in {root} and its label in "
+                "every line, and its true label where there is such a column."
             )
     true = np.array([row["true_label"] for row in rows]) if "true_label" in names else None
     paths = np.array([str(root / row["file"]) for row in rows])
@@ -151,6 +162,9 @@ def _decode_once(root, files, streamed, data_dir):
     """`errors` of all files and, unless they are streamed, `images`; anew if a file changes."""
 
     def make():
+        for other in home.iterdir():  # of files as they were before
+            if other.is_dir():
+                shutil.rmtree(other)
         images = None if streamed else np.zeros(files.shape, np.uint8)
         errors = np.array(decode_all(files, images), str)
         return {"errors": errors} | ({} if streamed else {"images": images})
@@ -158,9 +172,6 @@ def _decode_once(root, files, streamed, data_dir):
     facts = hashlib.sha256(repr((files.size, files.short_side)).encode())
     for path in map(Path, files.paths):
         facts.update(repr((str(path), path.stat().st_size, path.stat().st_mtime_ns)).encode())
-    whose = hashlib.sha256(str(root.absolute()).encode()).hexdigest()[:16]
+    whose = hashlib.sha256(f"{root} {files.size} {streamed}".encode()).hexdigest()[:16]
     home = data_dir / "spr_folder" / whose
-    wanted = home / facts.hexdigest()[:16]
-    if not wanted.is_dir():
-        shutil.rmtree(home, ignore_errors=True)  # of files as they were before
-    return cached(wanted, make)
+    return cached(home / facts.hexdigest()[:16], make)

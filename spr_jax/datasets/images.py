@@ -11,11 +11,13 @@ from absl import logging
 from PIL import Image, ImageOps, UnidentifiedImageError
 from tqdm import tqdm
 
+from spr_jax.cores import num_cores
+
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Pillow gives the memory of every image back to the system; keeping some of it for the next image
 # halves the time of decoding where page faults are slow.
-Image.core.set_blocks_max(4 * (os.cpu_count() or 1))
-ENDINGS = frozenset(".bmp .gif .jpeg .jpg .pgm .png .ppm .tif .tiff .webp".split())
+Image.core.set_blocks_max(4 * num_cores())
+ENDINGS = frozenset(".avif .bmp .gif .jfif .jpeg .jpg .pgm .png .ppm .tif .tiff .webp".split())
 
 
 def image_files(folder: Path) -> list[Path]:
@@ -23,8 +25,11 @@ def image_files(folder: Path) -> list[Path]:
 
     Sorted by name: the order of a directory listing depends on the file system.
     """
-    paths = (Path(home, name) for home, _, names in os.walk(folder) for name in names)
-    return sorted(p for p in paths if p.suffix.lower() in ENDINGS and p.name[0] != ".")
+    paths = []
+    for home, folders, names in os.walk(folder):
+        folders[:] = [name for name in folders if name[0] != "."]
+        paths += [Path(home, name) for name in names if name[0] != "."]
+    return sorted(path for path in paths if path.suffix.lower() in ENDINGS)
 
 
 def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Image:
@@ -38,7 +43,9 @@ def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Imag
                 image.draft("RGB", (short_side, short_side))
             image.load()
             ImageOps.exif_transpose(image, in_place=True)
-            if image.mode.startswith("I"):  # 16 bits
+            if image.mode in ("F", "I"):
+                raise ValueError("its pixels have 32 bits, expected 8 or 16")
+            if image.mode.startswith("I;16"):
                 image = Image.fromarray((np.asarray(image) >> 8).astype(np.uint8))
             if image.has_transparency_data:
                 white = Image.new("RGBA", image.size, "white")
@@ -46,7 +53,7 @@ def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Imag
             return image if image.mode == "RGB" else image.convert("RGB")
     except UnidentifiedImageError:
         raise ValueError(f"Cannot read the image {path}: it is damaged or no image.") from None
-    except (OSError, SyntaxError, ValueError, Image.DecompressionBombError) as error:
+    except Exception as error:  # Pillow's readers raise all kinds on damaged files
         raise ValueError(f"Cannot read the image {path}: {error}.") from None
 
 
@@ -139,7 +146,7 @@ def decode_all(files: ImageFiles, into: np.ndarray | None = None) -> list[str]:
             into[index] = image
         return ""
 
-    with ThreadPoolExecutor(os.cpu_count()) as threads:  # Pillow decodes without Python's lock
+    with ThreadPoolExecutor(num_cores()) as threads:  # Pillow decodes without Python's lock
         errors = threads.map(decode, range(len(files)))
         return list(tqdm(errors, "Decoding", len(files), unit=" images"))
 

@@ -7,21 +7,23 @@ A second start reads the arrays and imports nothing of TFDS. Both are written be
 and renamed, under a lock, so that whatever happens a data set is there whole or not at all.
 """
 
+import json
 import os
 import shutil
+from functools import partial
 from pathlib import Path
 
 import numpy as np
 from absl import logging
 
-from spr_jax.datasets.cache import alone, cached, store
+from spr_jax.datasets.cache import alone, cached
 from spr_jax.datasets.records import VERSION, has_records, read_records, write_records
 from spr_jax.datasets.source import (
     Examples,
     Source,
     check_examples,
     content_hash,
-    raw_folder,
+    read_raw,
 )
 from spr_jax.types import Split
 
@@ -62,13 +64,14 @@ def prepare(source: Source, raw_dir: str = "", data_dir: str = "") -> Path:
         with alone(folder.parent):
             if has_records(folder):  # another process may have made it while this one waited
                 return folder
-            splits = source.read(raw_folder(source, raw_dir, home / "downloads"))
+            splits = read_raw(source, raw_dir, home / "downloads")
             for split, examples in splits.items():
                 check_examples(source, split, examples)
             _check_space(home, splits)
             write_records(source, splits, home)
-            for split, examples in splits.items():
-                store(_cache(folder, split), {"images": examples.images, **examples.labels})
+            for split, (images, labels) in splits.items():
+                make = partial(dict, images=images, **labels)
+                cached(_cache(folder, split), make)
     except OSError as error:
         raise ValueError(
             f"Cannot prepare {source.name} in {home}: {error.strerror or error}; give another "
@@ -78,7 +81,7 @@ def prepare(source: Source, raw_dir: str = "", data_dir: str = "") -> Path:
 
 
 def check(source: Source, data_dir: str = "") -> Path:
-    """Decode a prepared data set and compare it with its arrays and with its publisher's."""
+    """Decode a prepared data set; compare it with its publisher's, or with what was written."""
     folder = folder_of(source, data_dir)
     if folder is None:
         home = usual_data_dir(data_dir)
@@ -86,12 +89,13 @@ def check(source: Source, data_dir: str = "") -> Path:
     for split in source.counts:
         examples = _read(source, folder, split)
         check_examples(source, split, examples)
-        found = content_hash(examples)
-        stored = content_hash(_decoded(source, folder, split))
-        if found != source.sha256.get(split, found) or found != stored:
+        found, decoded = content_hash(examples), _decoded(source, folder, split)
+        expected = source.sha256.get(split) or _written_hash(folder, split) or found
+        if not found == expected == content_hash(decoded):
             raise ValueError(
                 f"The {split} split of {source.name} in {folder} is not what its publisher "
-                f"shipped; delete that folder and run {command(source, folder.parents[1])}."
+                "shipped, or was changed; delete that folder and run "
+                f"{command(source, folder.parents[1])}."
             )
     return folder
 
@@ -126,6 +130,12 @@ def _decoded(source, folder, split):
 
     arrays = cached(_cache(folder, split), make)
     return Examples(arrays.pop("images"), arrays)
+
+
+def _written_hash(folder, split):
+    """What was written, as its description says; TFDS's own say nothing."""
+    path = folder / "metadata.json"
+    return json.loads(path.read_text()).get("sha256", {}).get(split) if path.exists() else None
 
 
 def _cache(folder, split):

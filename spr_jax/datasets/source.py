@@ -72,14 +72,22 @@ def find_file(folder: Path, *names: str) -> Path:
     raise ValueError(f"There is no {choices} in {folder}; expected the files of the publisher.")
 
 
-def raw_folder(source: Source, raw_dir: str, downloads: Path) -> Path:
-    """The publisher's files: in `raw_dir` or $SPR_RAW_DIR or its folder NAME, or downloaded."""
+def read_raw(source: Source, raw_dir: str, downloads: Path) -> dict[str, Examples]:
+    """The publisher's files: in `raw_dir` or $SPR_RAW_DIR, or its folder NAME; or downloaded."""
     raw_dir = raw_dir or os.environ.get("SPR_RAW_DIR", "")
-    if not raw_dir:
-        return _download(source, downloads)
-    if not Path(raw_dir).is_dir():
-        raise ValueError(f"There is no folder {raw_dir}; --raw_dir is where the files are.")
-    return Path(raw_dir, source.name) if Path(raw_dir, source.name).is_dir() else Path(raw_dir)
+    if raw_dir:
+        folder = Path(raw_dir).expanduser()
+        if not folder.is_dir():
+            raise ValueError(f"There is no folder {raw_dir}; --raw_dir is where the files are.")
+        return source.read(folder / source.name if (folder / source.name).is_dir() else folder)
+    folder = _download(source, downloads)
+    try:
+        return source.read(folder)
+    except ValueError:
+        for path in folder.iterdir():  # what came is no good: fetch it anew the next time
+            for stored in (path.resolve(), Path(f"{path.resolve()}.INFO")):
+                stored.unlink(missing_ok=True)
+        raise
 
 
 def _download(source, downloads):

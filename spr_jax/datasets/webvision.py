@@ -56,7 +56,7 @@ def prepare(
     skip_unreadable: bool = False,
 ) -> Path:
     """Write the index of a folder that holds info, google and val_images_256."""
-    root = Path(raw_dir).absolute()
+    root = Path(raw_dir).expanduser().absolute()
     if not raw_dir or not root.is_dir():
         raise ValueError(
             f"There is no folder {raw_dir!r}; WebVision is not downloaded, get it from {HOMEPAGE} "
@@ -70,7 +70,8 @@ def prepare(
         ),
     }
     if imagenet_dir:
-        splits["imagenet"] = _read_imagenet(Path(imagenet_dir), [words[0] for words in synsets])
+        images = Path(imagenet_dir).expanduser().absolute()
+        splits["imagenet"] = _read_imagenet(images, [words[0] for words in synsets])
     arrays = {"class_names": np.array([words[-1].split(",")[0].strip() for words in synsets])}
     for name, (paths, labels) in splits.items():
         good = readable(decode_all(_files(paths)), skip=skip_unreadable)

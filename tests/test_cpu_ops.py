@@ -1,5 +1,8 @@
 """The operations for the CPU against the stock ones, in values and gradients."""
 
+import subprocess
+import sys
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -124,5 +127,23 @@ def test_gradients_under_pmap_are_those_of_the_whole_batch(monkeypatch):
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a, b.sum(axis=0)), whole, parts)
 
 
-def test_memory_can_be_kept():
-    cpu_ops.keep_freed_memory()
+FAULTS = """
+import resource
+import numpy as np
+from spr_jax.cpu_ops import keep_freed_memory
+
+keep_freed_memory()
+faults = []
+for _ in range(3):
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+    np.ones(4_000_000)
+    faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+print(faults[0], faults[2])
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only glibc knows this")
+def test_kept_memory_comes_without_page_faults():
+    done = subprocess.run([sys.executable, "-c", FAULTS], capture_output=True, text=True)
+    first, again = map(int, done.stdout.split())
+    assert first > 10 and again <= first / 10, done

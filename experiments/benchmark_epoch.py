@@ -40,7 +40,7 @@ def mnist(data_dir: str, preset: str = "paper"):
     return config
 
 
-def selection(data_dir: str, home: Path, epochs: int = 4) -> list[list]:
+def selection(data_dir: str, home: Path, epochs: int = 3) -> list[list]:
     """Seconds of an epoch by part, for each preset; the first, which compiles, is left out."""
     rows = []
     for preset in ("paper", "released", "exact"):

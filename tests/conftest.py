@@ -36,6 +36,13 @@ def make_piece(n=60, p=6, c=5, seed=0):
     return left[:, :p] * values[:p], np.eye(c)[given]
 
 
+@pytest.fixture(autouse=True, scope="module")
+def forget_programs():
+    """XLA maps every program it compiles into memory, and a process has only so many maps."""
+    yield
+    jax.clear_caches()
+
+
 @pytest.fixture
 def data():
     return make_data()

@@ -3,8 +3,7 @@
     python -m spr_jax.main --config=configs/folder.py --config.dataset.path=photos
 
 How long it takes depends on the images; the bar says so. The labels are taken as they are, and the
-whole data is one regression (preset exact). On an accelerator add --config.method.cutmix=0.5; on a
-CPU such steps are slow.
+whole data is one regression (preset exact).
 """
 
 from configs import base
@@ -17,6 +16,4 @@ def get_config(method: str = "spr"):
     config.batch_size = 64
     config.backbone.width = 16  # small enough for a laptop; 64 is the paper's
     config.optimizer.update(learning_rate=0.05)
-    if method == "spr":
-        config.method.update(cutmix=0.0)
     return config

@@ -5,6 +5,8 @@ from jax.sharding import Mesh
 
 from spr_jax.cores import num_cores
 
+AXIS = "devices"  # of a training step, over which it is pmapped
+
 
 def device_mesh(devices=None) -> Mesh:
     """All local devices in a row: pieces, or the rows of a whole data set, spread over them."""

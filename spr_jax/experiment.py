@@ -11,11 +11,12 @@ import numpy as np
 from spr_jax import noise
 from spr_jax.backbones import BACKBONES, Classifier
 from spr_jax.datasets import DATASETS
+from spr_jax.devices import AXIS
 from spr_jax.methods import METHODS
 from spr_jax.network import make_network
 from spr_jax.optim import make_optimizer, make_schedule
 from spr_jax.registry import build
-from spr_jax.train import AXIS, Setup, TrainState
+from spr_jax.train import Setup, TrainState
 from spr_jax.types import Dataset, Split
 
 

@@ -21,4 +21,13 @@ def sparse_penalty(logits: Array, *, q: float = 0.2) -> Array:
     return jnp.sum(jnp.clip(jax.nn.softmax(logits), 1e-7, 1) ** q, axis=1)
 
 
+def sparse_norm(logits: Array, *, q: float = 0.2) -> Array:
+    """(sum_k |z_k|^q)^(1/q) of the logits themselves: the penalty as the paper's text has it.
+
+    Magnitudes below 1e-7 count as that, for the same reason. It grows with the logits without
+    bound, and for small q very fast.
+    """
+    return jnp.sum(jnp.clip(jnp.abs(logits), 1e-7) ** q, axis=1) ** (1 / q)
+
+
 LOSSES = {"ce": cross_entropy}

@@ -80,11 +80,9 @@ def start(config, workdir: Path) -> dict | None:
         jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
         jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)
     workdir, writes = workdir.expanduser(), jax.process_index() == 0
-    settings.claim(workdir, config, writes=writes)
-    if not writes:
-        return run(config, workdir, should_stop=watch_signals())
-    with settings.only_run(workdir):
-        print(f"Writing to {workdir}.")
+    with settings.claim(workdir, config, writes=writes):
+        if writes:
+            print(f"Writing to {workdir}.")
         return run(config, workdir, should_stop=watch_signals())
 
 

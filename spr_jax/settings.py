@@ -19,6 +19,7 @@ from spr_jax.origin import commit, machine, versions
 from spr_jax.registry import suggestion
 
 PRESETS = ("paper", "released", "exact")
+BEGUN = "noise.npz"  # what a run writes first, when its data is there
 CHANGE_NO_RESULT = ("dataset.data_dir", "workers", "compilation_cache", "checkpoint")
 
 
@@ -61,30 +62,43 @@ def _check_choice(field, value, known):
         raise ValueError(f"{field} is {value!r}; {suggestion(value, known)}")
 
 
-def claim(workdir: Path, config, *, writes: bool = True) -> None:
-    """Make the folder of a run, or find that it is of the same run."""
-    path, mine = workdir / "config.json", _plain(config)
-    if path.exists():
+@contextlib.contextmanager
+def claim(workdir: Path, config, *, writes: bool = True) -> Iterator[None]:
+    """Have the folder of a run for oneself; refuse one that belongs to another run.
+
+    It belongs to a run whose data was loaded, so that a command that failed before can be mended.
+    """
+    _refuse_others(workdir, config)
+    if not writes:
+        yield
+        return
+    workdir.mkdir(parents=True, exist_ok=True)
+    with _locked(workdir):
+        _refuse_others(workdir, config)
+        if not (workdir / BEGUN).exists():
+            packages = ("jax", "flax", "optax", "orbax-checkpoint", "numpy")
+            origin = {"commit": commit(), "machine": machine(), "versions": versions(*packages)}
+            write_json(workdir / "config.json", _plain(config))
+            write_json(workdir / "origin.json", origin)
+        yield
+
+
+def _refuse_others(workdir, config):
+    path = workdir / "config.json"
+    if not path.exists():
+        if any(file.name[0] != "." for file in check_folder(workdir).glob("*")):
+            raise ValueError(f"{workdir} holds other files and no run; give another --workdir.")
+    elif (workdir / BEGUN).exists():
         theirs = json.loads(path.read_text())
-        field, *values = next(_differences(theirs, mine), ("", None, None))
-        if field:
+        for field, their, mine in _differences(theirs, _plain(config)):
             raise ValueError(
-                f"{workdir} belongs to a run with {field}={values[0]!r}, and this one has "
-                f"{values[1]!r}; give another --workdir, or delete that one."
+                f"{workdir} belongs to a run with {field}={their!r}, and this one has {mine!r}; "
+                "give another --workdir, or delete that one."
             )
-    elif any(file.name[0] != "." for file in check_folder(workdir).glob("*")):
-        raise ValueError(f"{workdir} holds other files and no run; give another --workdir.")
-    elif writes:
-        workdir.mkdir(parents=True, exist_ok=True)
-        write_json(path, mine)
-    if writes and not (workdir / "origin.json").exists():
-        packages = ("jax", "flax", "optax", "orbax-checkpoint", "numpy")
-        origin = {"commit": commit(), "machine": machine(), "versions": versions(*packages)}
-        write_json(workdir / "origin.json", origin)
 
 
 @contextlib.contextmanager
-def only_run(workdir: Path) -> Iterator[None]:
+def _locked(workdir):
     """Two runs in one folder would overwrite each other."""
     with open(workdir / ".lock", "w") as lock:
         try:

@@ -17,11 +17,12 @@ from jax import Array, lax, random
 
 from spr_jax.augment import normalise
 from spr_jax.batches import Order, epoch_order, for_devices, make_batch, prefetch, stream
+from spr_jax.devices import AXIS
 from spr_jax.methods import Method
+from spr_jax.methods.method import Loss
 from spr_jax.network import Network
 from spr_jax.types import Batch, Dataset, Split
 
-AXIS = "devices"
 IN_FLIGHT = 8  # steps that may wait for the device before the host waits for it
 
 
@@ -55,9 +56,14 @@ class Setup(NamedTuple):
 
     def key(self, purpose: str, epoch: int = 0) -> Array:
         """Of an epoch; purposes do not share randomness."""
-        purposes = ("init", "augment", "step", "revise")
+        purposes = ("init", "augment", "step", "revise", "kind")
         key = random.fold_in(random.key(self.seed), purposes.index(purpose))
         return random.fold_in(key, epoch)
+
+    def takes_other(self, epoch: int, steps: int) -> list[bool]:
+        """Which steps of an epoch are of the method's other kind."""
+        chances = np.asarray(random.uniform(self.key("kind", epoch), steps))
+        return [bool(self.method.takes_other(epoch, chance)) for chance in chances]
 
     @property
     def is_streamed(self) -> bool:
@@ -71,18 +77,19 @@ def train_step(
     key: Array,
     *,
     setup: Setup,
+    loss: Loss,
 ) -> tuple[TrainState, Array, dict[str, Array]]:
     """One update of all networks: the state after it, the loss, the record of the batch."""
 
     def loss_of(params):
         networks = [net.replace(params=p) for net, p in zip(state.networks, params, strict=True)]
-        return setup.method.loss(tuple(networks), batch, memory, key)
+        return loss(tuple(networks), batch, memory, key)
 
     params = tuple(network.params for network in state.networks)
-    (loss, (networks, record)), grads = jax.value_and_grad(loss_of, has_aux=True)(params)
+    (value, (networks, record)), grads = jax.value_and_grad(loss_of, has_aux=True)(params)
     stats = tuple(network.batch_stats for network in networks)
     # Devices have equal parts of a batch whose weights have mean 1: the mean of means is the mean.
-    loss, grads, stats = lax.pmean((loss, grads, stats), AXIS)
+    value, grads, stats = lax.pmean((value, grads, stats), AXIS)
     updates, opt_states = zip(
         *map(setup.optimizer.update, grads, state.opt_states, params), strict=True
     )
@@ -91,13 +98,14 @@ def train_step(
         for network, param, update, stat in zip(networks, params, updates, stats, strict=True)
     )
     average = optax.incremental_update(networks, state.average, 1 - setup.ema) if setup.ema else ()
-    return TrainState(networks, opt_states, average, state.step + 1), loss, record
+    return TrainState(networks, opt_states, average, state.step + 1), value, record
 
 
 class Program(NamedTuple):
     """The compiled functions of a run, over all devices."""
 
     step: Callable  # (state, buffers, memory, images, labels, index, weights, place, keys)
+    other_step: Callable | None  # the same with the method's other loss
     scan: Callable  # (networks, buffers, images, index, place) -> buffers
     collect: Callable  # (buffers, index, weights) -> record in the order of the data set
     count: Callable  # (networks, memory, images, labels, weights) -> [top-1, top-5] right
@@ -106,16 +114,16 @@ class Program(NamedTuple):
 def make_program(setup: Setup) -> Program:
     dataset, method = setup.dataset, setup.method
 
-    def step(state, buffers, memory, images, labels, index, weights, place, keys):
+    def step(state, buffers, memory, images, labels, index, weights, place, keys, *, loss):
         index, weights = index[place], weights[place]
         pixels = images if setup.is_streamed else (images[index],) * method.num_views
         augment_key, step_key = keys
         batch = make_batch(pixels, labels, index, weights, augment_key, dataset=dataset)
-        step_key = random.fold_in(step_key, place)
-        state, loss, record = train_step(state, batch, memory, step_key, setup=setup)
+        step_key = random.fold_in(random.fold_in(step_key, place), lax.axis_index(AXIS))
+        state, value, record = train_step(state, batch, memory, step_key, setup=setup, loss=loss)
         if method.record_from == "train":
             buffers = _write(buffers, record, place)
-        return state, buffers, loss
+        return state, buffers, value
 
     def scan(networks, buffers, images, index, place):
         pixels = images[0] if setup.is_streamed else images[index[place]]
@@ -142,8 +150,10 @@ def make_program(setup: Setup) -> Program:
         return normalise(images, dataset.mean, dataset.std)
 
     pmap = partial(jax.pmap, axis_name=AXIS)
+    pmap_step = partial(pmap, in_axes=(0,) * 7 + (None, None), donate_argnums=(0, 1))
     return Program(
-        step=pmap(step, in_axes=(0,) * 7 + (None, None), donate_argnums=(0, 1)),
+        step=pmap_step(partial(step, loss=method.loss)),
+        other_step=pmap_step(partial(step, loss=method.other_loss)) if method.other_loss else None,
         scan=pmap(scan, in_axes=(0,) * 4 + (None,), donate_argnums=1),
         collect=pmap(collect),
         count=pmap(count),
@@ -178,7 +188,8 @@ def start_epoch(setup: Setup, state: TrainState, memory: dict[str, Array]) -> Pr
     def record(state, memory):
         if setup.method.record_from == "scan":
             return state.networks[0].predict(batch.images)._asdict()
-        return train_step(state, batch, memory, random.key(0), setup=setup)[2]
+        key, loss = random.key(0), setup.method.loss
+        return train_step(state, batch, memory, key, setup=setup, loss=loss)[2]
 
     shapes = jax.eval_shape(jax.vmap(record, axis_name=AXIS), state, memory)
     make = lambda leaf: jnp.zeros((steps, *leaf.shape[1:]), leaf.dtype)  # noqa: E731
@@ -204,9 +215,11 @@ def train_epoch(
     images, labels = data
     streamed = _streamed(setup, order, epoch, taken) if setup.is_streamed else None
     losses = list(losses)
+    takes_other = setup.takes_other(epoch, order.index.shape[1])
     for place in range(taken, order.index.shape[1]):
         images = next(streamed) if setup.is_streamed else images
-        state, buffers, loss = program.step(
+        step = program.other_step if takes_other[place] else program.step
+        state, buffers, loss = step(
             state, buffers, memory, images, labels, *tables, np.int32(place), keys
         )
         losses.append(loss)

@@ -1,6 +1,8 @@
 """Every config in configs/ builds a small stand-in of its data set, its network and its method."""
 
 import importlib
+from functools import partial
+from itertools import cycle
 from pathlib import Path
 
 import jax
@@ -13,9 +15,10 @@ from spr_jax import settings
 from spr_jax.backbones import BACKBONES
 from spr_jax.batches import make_batch
 from spr_jax.datasets import DATASETS
+from spr_jax.devices import AXIS
 from spr_jax.experiment import init_state, make_experiment
 from spr_jax.methods import METHODS
-from spr_jax.train import AXIS, make_program, start_epoch, train_epoch
+from spr_jax.train import make_program, start_epoch, train_epoch
 from spr_jax.types import Dataset, Split
 
 HOME = Path(__file__).parent.parent / "configs"
@@ -81,7 +84,11 @@ def make(monkeypatch, compiled_once):
 
 @pytest.mark.parametrize("name", [name for name in NAMES if name not in LARGE])
 def test_a_config_takes_two_steps(name, make):
+    """One of each kind, if the method has two."""
     config, setup = make(name)
+    kinds = cycle([False, setup.method.other_loss is not None])
+    method = setup.method._replace(takes_other=lambda epoch, chance: next(kinds))
+    setup = setup._replace(method=method)
     labels = np.asarray(setup.dataset.train.labels)
     memory = jax_utils.replicate(setup.method.init(labels, setup.dataset.num_classes))
     state = jax_utils.replicate(init_state(config, setup))
@@ -105,17 +112,19 @@ def test_the_loss_of_a_large_network_has_its_shapes(name, make):
     labels = np.asarray(setup.dataset.train.labels)
     memory = jax.eval_shape(lambda: setup.method.init(labels, setup.dataset.num_classes))
 
-    def loss(networks, memory):
+    def loss(networks, memory, loss):
         images = (jnp.asarray(setup.dataset.train.images[:4]),) * setup.method.num_views
         index, weights, key = jnp.arange(4), jnp.ones(4, jnp.float32), jax.random.key(0)
         batch = make_batch(images, jnp.asarray(labels), index, weights, key, dataset=setup.dataset)
-        return setup.method.loss(networks, batch, memory, key)
+        return loss(networks, batch, memory, key)
 
-    mapped = jax.vmap(loss, in_axes=None, axis_name=AXIS, axis_size=1, out_axes=None)
-    value, (after, record) = jax.eval_shape(mapped, networks, memory)
-    kind = lambda leaf: (leaf.shape, leaf.dtype)  # noqa: E731
-    assert jax.tree.map(kind, after) == jax.tree.map(kind, networks)
-    assert value.shape == () and record["features"].shape[0] == 4
+    for kind in (setup.method.loss, setup.method.other_loss):
+        one = partial(loss, loss=kind)
+        mapped = jax.vmap(one, in_axes=None, axis_name=AXIS, axis_size=1, out_axes=None)
+        value, (after, record) = jax.eval_shape(mapped, networks, memory)
+        shape = lambda leaf: (leaf.shape, leaf.dtype)  # noqa: E731
+        assert jax.tree.map(shape, after) == jax.tree.map(shape, networks)
+        assert value.shape == () and record["features"].shape[0] == 4
 
 
 def test_registries_are_covered():

@@ -56,66 +56,81 @@ def test_what_cannot_work_is_named(config, field, value, says):
         settings.check(config)
 
 
+def claim(home, config, begin=True, **options):
+    """As a run would, to the end or, if it does not begin, until its data fails to load."""
+    with settings.claim(home, config, **options):
+        if begin:
+            (home / "noise.npz").touch()
+
+
 def test_the_same_config_may_come_again(config, tmp_path):
     home = tmp_path / "some" / "run"
     for _ in range(2):
-        settings.claim(home, config)
+        claim(home, config)
     assert json.loads((home / "config.json").read_text())["noise"]["rate"] == 0.4
     assert {"commit", "machine", "versions"} == set(json.loads((home / "origin.json").read_text()))
 
 
 def test_another_config_is_refused_by_its_first_field(config, tmp_path):
-    settings.claim(tmp_path, config)
+    claim(tmp_path, config)
     config.noise.rate, config.optimizer.momentum = 0.6, 0.5
     with pytest.raises(ValueError, match="a run with noise.rate=0.4, and this one has 0.6; give"):
-        settings.claim(tmp_path, config)
+        claim(tmp_path, config)
+    assert json.loads((tmp_path / "config.json").read_text())["noise"]["rate"] == 0.4
 
 
 def test_another_method_is_refused(config, tmp_path):
-    settings.claim(tmp_path, config)
+    claim(tmp_path, config)
     with pytest.raises(ValueError, match=f"{tmp_path} belongs to a run with .*give another"):
-        settings.claim(tmp_path, digits_sym.get_config("ce"))
+        claim(tmp_path, digits_sym.get_config("ce"))
 
 
 def test_what_changes_no_result_may_differ(config, tmp_path):
     with config.unlocked():
         config.dataset.data_dir = "here"
-    settings.claim(tmp_path, config)
+    claim(tmp_path, config)
     config.dataset.data_dir, config.workers, config.compilation_cache = "there", 3, ""
     config.checkpoint.keep = 5
-    settings.claim(tmp_path, config)
+    claim(tmp_path, config)
+
+
+def test_a_run_that_did_not_begin_may_be_mended(config, tmp_path):
+    claim(tmp_path, config, begin=False)
+    config.noise.rate = 0.6
+    claim(tmp_path, config)
+    assert json.loads((tmp_path / "config.json").read_text())["noise"]["rate"] == 0.6
 
 
 def test_a_folder_of_something_else_is_refused(config, tmp_path):
     (tmp_path / "thesis.tex").write_text("")
     with pytest.raises(ValueError, match="holds other files and no run; give another --workdir"):
-        settings.claim(tmp_path, config)
+        claim(tmp_path, config)
     with pytest.raises(ValueError, match="thesis.tex is not a folder"):
-        settings.claim(tmp_path / "thesis.tex", config)
+        claim(tmp_path / "thesis.tex", config)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
 def test_a_claim_that_was_broken_off_is_made_again(config, tmp_path):
     (tmp_path / ".config.json.x1y2").write_text('{"ep')  # what `replace_file` left
-    settings.claim(tmp_path, config)
+    claim(tmp_path, config, begin=False)
     (tmp_path / "origin.json").unlink()
-    settings.claim(tmp_path, config)
+    claim(tmp_path, config)
     assert (tmp_path / "origin.json").exists()
 
 
 def test_other_processes_check_and_write_nothing(config, tmp_path):
-    settings.claim(tmp_path / "run", config, writes=False)
+    claim(tmp_path / "run", config, writes=False, begin=False)
     assert not (tmp_path / "run").exists()
-    settings.claim(tmp_path / "run", config)
+    claim(tmp_path / "run", config)
     config.seed = 1
     with pytest.raises(ValueError, match="a run with seed=0, and this one has 1"):
-        settings.claim(tmp_path / "run", config, writes=False)
+        claim(tmp_path / "run", config, writes=False)
 
 
-def test_a_folder_has_one_run_at_a_time(tmp_path):
-    with settings.only_run(tmp_path):
+def test_a_folder_has_one_run_at_a_time(config, tmp_path):
+    with settings.claim(tmp_path, config):
+        config.seed = 1
         with pytest.raises(ValueError, match="Another process is running in"):
-            with settings.only_run(tmp_path):
-                pass
-    with settings.only_run(tmp_path):
-        assert (tmp_path / ".lock").exists()
+            claim(tmp_path, config)
+    assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
+    claim(tmp_path, config)

@@ -17,6 +17,7 @@ from flax import linen as nn
 from jax import random
 
 from spr_jax.augment import Mixed
+from spr_jax.devices import AXIS
 from spr_jax.methods.spr import spr
 from spr_jax.network import make_network
 from spr_jax.solver import CleanSet, Options
@@ -72,14 +73,24 @@ class Step(NamedTuple):
         return int(self.network.batch_stats["passes"])
 
 
-def make_step(**options):
+def loss_of(method, epoch):
+    """The kind of step that comes after even chances in an epoch."""
+    return method.other_loss if method.takes_other(epoch, 0.5) else method.loss
+
+
+def make_step(epoch=1, **options):
     """Loss and slopes in parameters and weights, compiled."""
+    loss_of_kind = loss_of(spr(**options), epoch)
 
     def loss(params, weights, case, key):
         network, batch = case.network.replace(params=params), case.batch._replace(weights=weights)
-        return spr(**options).loss((network,), batch, case.memory, key)
+        return loss_of_kind((network,), batch, case.memory, key)
 
-    return jax.jit(jax.value_and_grad(loss, argnums=(0, 1), has_aux=True))
+    @partial(jax.vmap, in_axes=None, out_axes=None, axis_name=AXIS, axis_size=1)
+    def on_one_device(*arguments):
+        return jax.value_and_grad(loss, argnums=(0, 1), has_aux=True)(*arguments)
+
+    return jax.jit(on_one_device)
 
 
 kept_step = cache(make_step)
@@ -87,6 +98,7 @@ kept_step = cache(make_step)
 
 def run(case, step_of=kept_step, **options):
     """The step that SPR takes, on the host."""
+    options["epoch"] = int(case.memory["epoch"])
     weights = jnp.asarray(case.batch.weights)
     found = step_of(**options)(case.network.params, weights, case, random.key(0))
     (loss, ((network,), record)), (slope, by_weight) = found
@@ -273,9 +285,9 @@ def test_passes_for_pseudo_labels_carry_no_slope():
     case = make_case()
 
     def recorded(params):
-        network = case.network.replace(params=params)
-        method = spr(cutmix=1.0)
-        _, (_, record) = method.loss((network,), case.batch, case.memory, random.key(0))
+        network, batch = case.network.replace(params=params), jax.tree.map(jnp.asarray, case.batch)
+        loss = spr(cutmix=1.0).other_loss
+        _, (_, record) = loss((network,), batch, case.memory, random.key(0))
         return record["features"].sum()
 
     slope = jax.jit(jax.grad(recorded))(case.network.params)
@@ -299,8 +311,8 @@ def each_by_key(case, **options):
     method = spr(cutmix=1.0, **options)
 
     def loss(weights, key):
-        batch = case.batch._replace(weights=weights)
-        return method.loss((case.network,), batch, case.memory, key)[0]
+        batch = jax.tree.map(jnp.asarray, case.batch)._replace(weights=weights)
+        return method.other_loss((case.network,), batch, case.memory, key)[0]
 
     return over_keys(lambda key: B * jax.grad(loss)(jnp.ones(B), key), num=50)
 
@@ -339,28 +351,43 @@ def test_partners_are_anyone_where_all_are_of_one_kind(clean):
 # Which step
 
 
-def share_of_cutmix(case, **options):
-    """Of steps with many keys; they are told by their number of passes."""
-    method = spr(**options)
-
-    def passes(key):
-        _, ((network,), _) = method.loss((case.network,), case.batch, case.memory, key)
-        return network.batch_stats["passes"]
-
-    found = over_keys(passes)
-    assert set(found) <= {1, 3}
-    return (found == 3).mean()
-
-
 @pytest.mark.parametrize("cutmix", [0.0, 0.2, 0.5, 1.0])
 def test_cutmix_steps_are_as_frequent_as_asked(cutmix):
-    tolerance = 4 * np.sqrt(cutmix * (1 - cutmix) / 400)
-    assert abs(share_of_cutmix(make_case(), cutmix=cutmix) - cutmix) <= tolerance
+    takes = spr(cutmix=cutmix).takes_other
+    assert np.mean([takes(1, step / 1000) for step in range(1000)]) == cutmix
 
 
 @pytest.mark.parametrize("cutmix", [0.5, 1.0])
 def test_first_epoch_is_supervised(cutmix):
-    assert share_of_cutmix(make_case(epoch=0), cutmix=cutmix) == 0
+    method = spr(cutmix=cutmix)
+    assert not method.takes_other(0, 0.0) and method.takes_other(1, 0.0)
+    assert run(make_case(epoch=0), cutmix=cutmix).passes == 1
+
+
+def test_the_penalty_may_be_of_the_logits():
+    case = make_case()
+    _, p = slow_forward(case.network, case.batch.images)
+    logits = slow_forward(case.network, case.batch.images)[0] @ np.asarray(
+        case.network.params["head"]["kernel"]
+    )
+    norm = (np.abs(logits) ** 0.5).sum(axis=1) ** 2
+    each = -np.log(p[np.arange(B), case.batch.labels]) + 1.2 * 1.02 * norm
+    assert_close(run(case, cutmix=0.0, sparse_on="logits", q=0.5).each, CLEAN * each, atol=1e-5)
+
+
+def test_devices_share_the_number_of_clean_examples():
+    """Two devices with unequal numbers of clean examples are as one with both parts."""
+    case, half = make_case(np.arange(B) < 3), B // 2
+    step = partial(spr(cutmix=0.0, by_clean=True).loss, (case.network,))
+
+    def loss(rows):
+        batch = jax.tree.map(lambda leaf: jnp.asarray(leaf)[rows], case.batch)
+        return step(batch, case.memory, random.key(0))[0]
+
+    rows = jnp.arange(B)
+    apart = jax.vmap(loss, axis_name=AXIS)(rows.reshape(2, half))
+    together = jax.vmap(loss, axis_name=AXIS)(rows[None])
+    assert apart.mean() == pytest.approx(float(together[0]), abs=1e-6)
 
 
 def test_first_epoch_has_no_sparse_penalty_where_all_others_are_cutmix():
@@ -411,6 +438,18 @@ def test_revision_ends_the_epoch():
     assert revised["epoch"] == 1
     assert revise(revised, record)["epoch"] == 2
     np.testing.assert_array_equal(revised["labels"], memory["labels"])
+
+
+def test_without_selection_all_are_clean():
+    memory, record, _ = make_epoch()
+    assert revise(memory, record, select="none")["clean"].all()
+
+
+def test_a_random_share_is_clean_if_asked():
+    memory, record, true = make_epoch()
+    revised = revise(memory, record, select="random", keep=0.3)
+    assert revised["clean"].mean() == pytest.approx(0.3, abs=0.07)
+    assert precision(revised, true) == pytest.approx(float(precision(memory, true)), abs=0.12)
 
 
 def test_share_of_clean_examples_is_as_asked():

@@ -128,6 +128,43 @@ def test_every_epoch_has_its_own_order(case, epoch):
     assert (positions[0] != positions[1]).any()
 
 
+def test_steps_are_of_the_kind_that_their_chance_says():
+    method = follow()
+
+    def other_loss(networks, batch, memory, key):
+        loss, (networks, record) = method.loss(networks, batch, memory, key)
+        return loss, (networks, record | {"index": record["index"] + 100})
+
+    mixing = method._replace(
+        other_loss=other_loss, takes_other=lambda epoch, chance: epoch > 0 and chance < 0.5
+    )
+    case = Case(method=mixing)
+    is_other = {}
+    for epoch in range(3):
+        record = case.collect(case.train(epoch=epoch), epoch)
+        steps = len(case.setup.order(epoch).index)
+        is_other[epoch] = case.setup.takes_other(epoch, steps)
+        in_step = np.asarray(record["position"]) // 4
+        expected = np.arange(COUNT) + 100 * np.array(is_other[epoch])[in_step]
+        np.testing.assert_array_equal(record["index"], expected)
+    assert not any(is_other[0]) and any(is_other[1]) and is_other[1] != is_other[2]
+    often = [np.mean(case.setup.takes_other(epoch, 100)) for epoch in range(1, 11)]
+    assert np.mean(often) == pytest.approx(0.5, abs=0.06)
+
+
+def test_devices_do_not_share_randomness_within_a_step():
+    """Else all would drop the same units, paste the same boxes."""
+    method = follow()
+
+    def loss(networks, batch, memory, key):
+        value, (networks, _) = method.loss(networks, batch, memory, key)
+        return value, (networks, {"draw": jax.random.uniform(key, batch.index.shape)})
+
+    case = Case(method=method._replace(loss=loss))
+    draws = np.asarray(case.train().buffers["draw"])
+    assert len(np.unique(draws)) == draws.size
+
+
 def test_examples_of_a_dropped_batch_are_not_visited():
     case = Case(drop_last=True)
     record = case.collect(case.train())

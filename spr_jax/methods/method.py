@@ -14,6 +14,7 @@ import jax.numpy as jnp
 from jax import Array
 
 Memory = dict[str, Array]
+Loss = Callable[..., Any]  # (networks, batch, memory, key) -> (scalar, (networks, record))
 
 
 def keep_memory(memory: Memory, record: dict[str, Array], key: Array) -> Memory:
@@ -27,15 +28,17 @@ def mean_probability(networks: tuple, memory: Memory, images: Array) -> Array:
 
 class Method(NamedTuple):
     init: Callable[..., Memory]  # (labels, num_classes) -> memory
-    loss: Callable[
-        ..., Any
-    ]  # (networks, batch, memory, key) -> (scalar, (networks, record)), traced
+    loss: Loss  # traced
     revise: Callable[..., Memory] = keep_memory  # (memory, record, key) -> memory, plain Python
     predict: Callable[..., Array] = mean_probability  # (networks, memory, images) -> [b, c], traced
     describe: Callable[..., dict] = lambda memory: {}  # memory -> numbers for the log
     num_networks: int = 1
     num_views: int = 1
     record_from: str = "train"  # or "scan": an eval-mode pass after the epoch records features
+    # A second kind of step is a program of its own: the host knows which one a step takes, and
+    # convolutions under `lax.cond` are several times slower on a CPU.
+    other_loss: Loss | None = None  # records the same
+    takes_other: Callable[[int, float], bool] = lambda epoch, chance: False  # chance in [0, 1)
 
 
 def weighted_mean(values: Array, weights: Array) -> Array:

@@ -6,7 +6,8 @@ After every epoch a penalized regression of the labels on the features splits th
     supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q)
     CutMix       boxes of other images pasted in; a noisy example's target is its prediction
 
-lambda grows by a factor every epoch. B is the size of the batch, not the number of clean examples.
+The first epoch, which has no selection yet, is supervised throughout, as released. lambda grows by
+a factor every epoch. B is the size of the batch, not the number of clean examples.
 """
 
 from functools import partial
@@ -18,8 +19,8 @@ from jax import lax, random
 from jax.sharding import NamedSharding, PartitionSpec
 
 from spr_jax.augment import cutmix as paste_boxes
-from spr_jax.devices import device_mesh
-from spr_jax.losses import cross_entropy, sparse_penalty
+from spr_jax.devices import AXIS, device_mesh
+from spr_jax.losses import cross_entropy, sparse_norm, sparse_penalty
 from spr_jax.methods.method import Method, weighted_mean
 from spr_jax.registry import lookup
 from spr_jax.solver import Options, clean_set, plan_pieces
@@ -31,6 +32,7 @@ def spr(
     sparse: float = 1.2,
     growth: float = 1.02,
     q: float = 0.2,
+    sparse_on: str = "probabilities",
     keep: float = 0.5,
     per_class: int = 10,
     classes_per_group: int = 10,
@@ -48,9 +50,11 @@ def spr(
     """Scalable penalized regression: learn from the labels that the features explain.
 
     cutmix: chance of a CutMix step. sparse, growth: lambda in the first epoch, its growth.
+    sparse_on: the penalty is of "probabilities", or of the "logits" as the paper's text has it.
     keep: share of each class called clean. per_class: examples of each class in a piece, 0 for the
-    whole data at once. select: a rule of solver.SELECTORS. pairing: "batch", or "clean_noisy" to
-    mix clean with noisy only. features: of the training pass ("train") or of an eval-mode pass
+    whole data at once. select: a rule of solver.SELECTORS; or, for ablations, "none" to call all
+    examples clean and "random" a random share of them. pairing: "batch", or "clean_noisy" to mix
+    clean with noisy only. features: of the training pass ("train") or of an eval-mode pass
     ("eval"). by_clean: divide the loss by the number of clean examples. visit_order_defect: take
     positions in visiting order for indices, as the released code does (for a forensic experiment).
     """
@@ -64,7 +68,8 @@ def spr(
     )
     record_from = lookup({"train": "train", "eval": "scan"}, features)
     find_partner = lookup({"batch": lambda key, clean: None, "clean_noisy": _opposite}, pairing)
-    lookup(SELECTORS, select)  # fail now, not after an epoch
+    penalize = lookup({"probabilities": sparse_penalty, "logits": sparse_norm}, sparse_on)
+    lookup({**SELECTORS, "none": None, "random": None}, select)  # fail now, not after an epoch
     lookup({"interpolated": None, "released": None}, ties)
 
     def init(labels, num_classes):
@@ -76,19 +81,25 @@ def spr(
         }
 
     def loss(networks, batch, memory, key):
-        clean = memory["clean"][batch.index]
-        chance_key, key = random.split(key)
         # As released: no penalty where supervised steps are the first epoch's only.
-        weight = sparse * growth ** memory["epoch"].astype(jnp.float32) if cutmix < 1 else None
-        supervised = partial(supervised_step, weight=weight, q=q, by_clean=by_clean)
-        mixed = partial(cutmix_step, find_partner=find_partner)
-        if cutmix == 0:
-            return supervised(networks, batch, clean, key)
-        # As released: the first epoch is supervised throughout.
-        mixes = (memory["epoch"] > 0) & (random.uniform(chance_key) < cutmix)
-        return lax.cond(mixes, mixed, supervised, networks, batch, clean, key)
+        weight = sparse * growth ** memory["epoch"].astype(jnp.float32) if cutmix < 1 else 0
+        clean = memory["clean"][batch.index]
+        penalty = partial(penalize, q=q)
+        return supervised_step(
+            networks, batch, clean, key, weight=weight, penalty=penalty, by_clean=by_clean
+        )
 
-    def revise(memory, record, key):
+    def mixed_loss(networks, batch, memory, key):
+        clean = memory["clean"][batch.index]
+        return cutmix_step(networks, batch, clean, key, find_partner=find_partner)
+
+    def find_clean(memory, record, key):
+        """Clean set and entry penalties, [N] each."""
+        count = len(memory["labels"])
+        if select == "none":
+            return jnp.ones(count, bool), memory["entry"]
+        if select == "random":
+            return random.bernoulli(key, keep, (count,)), memory["entry"]
         mesh = device_mesh()
         labels = np.asarray(memory["labels"])
         plan = plan_pieces(
@@ -100,11 +111,15 @@ def spr(
         arguments = (record["features"], labels, key, memory["clean"])
         arguments = jax.device_put(arguments, NamedSharding(mesh, PartitionSpec()))
         found = clean_set(*arguments, keep, plan=plan, options=options, mesh=mesh)
-        clean = found.clean & record["visited"]
+        # Examples that were not visited (drop_last) are rows of zeros in this regression, too few
+        # to bend it.
+        return found.clean & record["visited"], found.entry
+
+    def revise(memory, record, key):
+        clean, entry = find_clean(memory, record, key)
         if visit_order_defect:
             clean = clean[jnp.argsort(record["position"])]
-        epoch = memory["epoch"] + 1
-        return memory | {"clean": clean, "entry": found.entry, "epoch": epoch}
+        return memory | {"clean": clean, "entry": entry, "epoch": memory["epoch"] + 1}
 
     def describe(memory):
         return {"sparse_weight": sparse * growth ** int(memory["epoch"])}
@@ -116,22 +131,22 @@ def spr(
         describe=describe,
         num_views=2 if cutmix > 0 else 1,
         record_from=record_from,
+        other_loss=mixed_loss if cutmix > 0 else None,
+        takes_other=lambda epoch, chance: epoch > 0 and chance < cutmix,
     )
 
 
-def supervised_step(networks, batch, clean, key, *, weight, q, by_clean):
-    """Cross-entropy and, with a `weight`, the sparse penalty, of clean examples alone.
+def supervised_step(networks, batch, clean, key, *, weight, penalty, by_clean):
+    """Cross-entropy and the weighted sparse penalty of clean examples alone.
 
     The constant c^(1-q) that the released loss has for each noisy example carries no gradient and
     is left out.
     """
     output, network = networks[0].forward(batch.images, key)
-    each = cross_entropy(output.logits, batch.labels)
-    if weight is not None:
-        each += weight * sparse_penalty(output.logits, q=q)
+    each = cross_entropy(output.logits, batch.labels) + weight * penalty(output.logits)
     weights = batch.weights * clean
     if by_clean:
-        weights /= jnp.maximum(weights.mean(), 1e-6)
+        weights /= jnp.maximum(lax.pmean(weights.mean(), AXIS), 1e-6)
     return weighted_mean(each, weights), ((network,), {"features": output.features})
 
 

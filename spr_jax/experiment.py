@@ -2,17 +2,19 @@
 
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import optax
 
 from spr_jax import noise
 from spr_jax.backbones import BACKBONES, Classifier
 from spr_jax.datasets import DATASETS
 from spr_jax.devices import AXIS
-from spr_jax.methods import METHODS
+from spr_jax.methods import METHODS, Method, Stage
 from spr_jax.network import make_network
 from spr_jax.optim import make_optimizer, make_schedule
 from spr_jax.registry import build
@@ -20,12 +22,28 @@ from spr_jax.train import Setup, TrainState
 from spr_jax.types import Dataset, Split
 
 
-class Experiment(NamedTuple):
+class Phase(NamedTuple):
+    """A stage of the method, as it is run."""
+
     setup: Setup
-    schedule: Callable  # step -> learning rate
+    schedule: Callable  # step since the networks were fresh -> learning rate
+    first: int  # epoch
+    fresh_since: int  # epoch
+
+
+class Experiment(NamedTuple):
+    phases: tuple[Phase, ...]  # one, unless the method has stages
     manifest: noise.Manifest
     validation: Split | None  # held out of the training data, noise and all
     members: np.ndarray  # [N], what is left for training: indices of the data set
+
+    @property
+    def setup(self) -> Setup:
+        """Of the first phase; all have the same data."""
+        return self.phases[0].setup
+
+    def phase_at(self, epoch: int) -> Phase:
+        return [phase for phase in self.phases if phase.first <= epoch][-1]
 
 
 def make_experiment(config) -> Experiment:
@@ -35,7 +53,7 @@ def make_experiment(config) -> Experiment:
     dataset, validation, members = hold_out(dataset, config.validation_share, config.seed)
     setup = Setup(
         dataset=dataset,
-        method=build(METHODS, config.method),
+        method=None,
         optimizer=None,
         batch_size=config.batch_size,
         seed=config.seed,
@@ -43,9 +61,31 @@ def make_experiment(config) -> Experiment:
         ema=config.ema,
         workers=config.workers,
     )
-    schedule = make_schedule(config.optimizer, config.epochs, len(setup.order(0).index))
-    setup = setup._replace(optimizer=make_optimizer(config.optimizer, schedule))
-    return Experiment(setup, schedule, manifest, validation, members)
+    method = build(METHODS, config.method)
+    stages = (Stage(method),) if isinstance(method, Method) else method
+    return Experiment(make_phases(config, setup, stages), manifest, validation, members)
+
+
+def make_phases(config, setup: Setup, stages: tuple[Stage, ...]) -> tuple[Phase, ...]:
+    """Stages one after the other; a schedule spans the epochs from one fresh start to the next."""
+    firsts = list(accumulate((stage.epochs for stage in stages[:-1]), initial=0))
+    if firsts[-1] >= config.epochs:
+        raise ValueError(
+            f"The first {len(stages) - 1} stages of {config.method.name} take {firsts[-1]} epochs "
+            f"and the run has {config.epochs}; raise epochs, or shorten them."
+        )
+    starts = [0, *(first for first, stage in zip(firsts, stages, strict=True) if stage.restart)]
+    phases = []
+    for first, stage in zip(firsts, stages, strict=True):
+        since = max(start for start in starts if start <= first)
+        until = min([start for start in starts if start > first], default=config.epochs)
+        schedule = make_schedule(config.optimizer, until - since, len(setup.order(0).index))
+        if stage.learning_rate is not None:
+            schedule = optax.constant_schedule(stage.learning_rate)
+        optimizer = make_optimizer(config.optimizer, schedule)
+        own = setup._replace(method=stage.method, optimizer=optimizer)
+        phases.append(Phase(own, schedule, first, since))
+    return tuple(phases)
 
 
 def hold_out(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Split | None, np.ndarray]:
@@ -69,8 +109,8 @@ def hold_out(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Split 
     return dataset._replace(train=part(members)), part(np.flatnonzero(chosen)), members
 
 
-def init_state(config, setup: Setup) -> TrainState:
-    """Fresh networks, not yet replicated."""
+def init_state(config, setup: Setup, epoch: int = 0) -> TrainState:
+    """Fresh networks for the run from `epoch` on, not yet replicated."""
     options = dict(config.backbone)
     backbone = BACKBONES[options.pop("name")](
         dtype={"float32": None, "bfloat16": jnp.bfloat16}[config.dtype],
@@ -79,7 +119,7 @@ def init_state(config, setup: Setup) -> TrainState:
     )
     module = Classifier(backbone, setup.dataset.num_classes)
     images = jnp.zeros((1, *setup.dataset.train.images.shape[1:]), jnp.float32)
-    keys = jax.random.split(setup.key("init"), setup.method.num_networks)
+    keys = jax.random.split(setup.key("init", epoch), setup.method.num_networks)
     networks = jax.jit(lambda keys: tuple(make_network(module, key, images) for key in keys))(keys)
     opt_states = tuple(setup.optimizer.init(network.params) for network in networks)
     return TrainState(networks, opt_states, networks if setup.ema else (), jnp.int32(0))

@@ -15,7 +15,7 @@ from tqdm import tqdm
 from spr_jax import noise
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.evaluate import selection_quality
-from spr_jax.experiment import Experiment, init_state, make_experiment
+from spr_jax.experiment import Experiment, Phase, init_state, make_experiment
 from spr_jax.files import replace_file
 from spr_jax.metrics import Log, line_of, write_json
 from spr_jax.train import (
@@ -63,24 +63,30 @@ def run(
         workdir.mkdir(parents=True, exist_ok=True)
         noise.save_manifest(experiment.manifest, workdir / "noise.npz")
         report(str(experiment.manifest))
-    program = make_program(setup)
+    phase = program = None
     checkpoints = Checkpoints(workdir / "checkpoints", config.checkpoint.keep)
-    position = restore(config, setup, checkpoints)
+    position = restore(config, experiment, checkpoints)
     log = Log(workdir, position.epoch, writes=writes)
     images = None if setup.is_streamed else np.asarray(setup.dataset.train.images)
     data = on_every_device((images, np.asarray(setup.dataset.train.labels, np.int32)))
     try:
         while position.epoch < config.epochs and not _gave_up(position, config.patience):
-            position, row = one_epoch(config, experiment, program, position, data, should_stop)
+            if phase is not experiment.phase_at(position.epoch):
+                phase = experiment.phase_at(position.epoch)
+                program = make_program(phase.setup)
+                position = enter(config, phase, position)
+            position, row = one_epoch(
+                config, experiment, phase, program, position, data, should_stop
+            )
             if row is None:
-                save(checkpoints, setup, program, position)
+                save(checkpoints, phase.setup, program, position)
                 raise Stopped
             log.write(row)
             if writes:
                 write_selection(workdir, experiment, position.memory)
                 report(line_of(row, config.epochs))
             if position.epoch % config.checkpoint.every == 0 or position.epoch == config.epochs:
-                save(checkpoints, setup, program, position)
+                save(checkpoints, phase.setup, program, position)
         summary = summarize(log.rows, position.best)
         if writes:
             write_json(workdir / "summary.json", summary)
@@ -90,10 +96,27 @@ def run(
         checkpoints.close()
 
 
-def one_epoch(config, experiment, program, position, data, should_stop):
+def enter(config, phase: Phase, position: Position) -> Position:
+    """Hand on to the next phase what it needs of the one before."""
+    epoch, progress, memory, best = position
+    if not 0 < epoch == phase.first or progress.place:
+        return position
+    memory = _init_memory(phase.setup) | memory
+    fresh = phase.fresh_since == epoch
+    state = jax_utils.replicate(init_state(config, phase.setup, epoch)) if fresh else progress.state
+    progress = start_epoch(phase.setup, state, jax_utils.replicate(memory))
+    return Position(epoch, progress, memory, best)
+
+
+def _init_memory(setup):
+    labels = np.asarray(setup.dataset.train.labels, np.int32)
+    return jax.device_get(setup.method.init(labels, setup.dataset.num_classes))
+
+
+def one_epoch(config, experiment, phase, program, position, data, should_stop):
     """(position after it, row of metrics); without a row if it was asked to stop on the way."""
     epoch, progress, memory, best = position
-    setup = experiment.setup
+    setup = phase.setup
     steps = len(setup.order(epoch).index)
     begin, taken = time.perf_counter(), progress.place
     replicated = jax_utils.replicate(memory)
@@ -114,12 +137,12 @@ def one_epoch(config, experiment, program, position, data, should_stop):
     record = collect_record(program, setup, progress, epoch)
     memory = jax.device_get(setup.method.revise(memory, record, setup.key("revise", epoch)))
     selected = time.perf_counter()
-    accuracy = evaluate(config, experiment, program, progress.state, memory)
+    accuracy = evaluate(config, experiment, phase, program, progress.state, memory)
     tested = time.perf_counter()
     row = {
         "epoch": epoch,
         "loss": float(losses.mean()),
-        "learning_rate": float(experiment.schedule(epoch * steps)),
+        "learning_rate": float(phase.schedule((epoch - phase.fresh_since) * steps)),
         **setup.method.describe(position.memory),
         **accuracy,
         **describe_selection(setup.dataset.train, memory),
@@ -135,7 +158,7 @@ def one_epoch(config, experiment, program, position, data, should_stop):
     return Position(epoch + 1, fresh, memory, best), row
 
 
-def evaluate(config, experiment, program, state, memory) -> dict[str, float]:
+def evaluate(config, experiment, phase, program, state, memory) -> dict[str, float]:
     """Top-1, with more than ten classes also top-5, on the test sets and the validation split."""
     splits = dict(experiment.setup.dataset.tests)
     if experiment.validation is not None:
@@ -143,7 +166,7 @@ def evaluate(config, experiment, program, state, memory) -> dict[str, float]:
     replicated, found = jax_utils.replicate(memory), {}
     for name, split in splits.items():
         first, five = count_right(
-            program, experiment.setup, state.evaluated, replicated, split, config.eval_batch_size
+            program, phase.setup, state.evaluated, replicated, split, config.eval_batch_size
         )
         found[f"{name}_top1"] = float(first)
         if experiment.setup.dataset.num_classes > 10:
@@ -186,19 +209,25 @@ def _gave_up(position, patience):
     return bool(patience and best and position.epoch - best["epoch"] > patience)
 
 
-def restore(config, setup: Setup, checkpoints: Checkpoints) -> Position:
+def restore(config, experiment: Experiment, checkpoints: Checkpoints) -> Position:
     """The newest checkpoint, or the beginning."""
-    state = init_state(config, setup)
-    labels = np.asarray(setup.dataset.train.labels, np.int32)
-    memory = jax.device_get(setup.method.init(labels, setup.dataset.num_classes))
+    meta = checkpoints.latest()
+    # A checkpoint between two epochs was written by the phase of the first.
+    last = meta["epoch"] - (meta["place"] == 0) if meta else 0
+    phase = experiment.phase_at(last)
+    setup, state = phase.setup, init_state(config, phase.setup)
+    memory = {}
+    for earlier in experiment.phases:
+        if earlier.first <= last:
+            memory = _init_memory(earlier.setup) | memory
     replicated = jax_utils.replicate((state, memory))
     progress = start_epoch(setup, *replicated)
-    meta = checkpoints.latest()
     if meta is None:
         return Position(0, progress, memory, {})
     like = {"state": state, "memory": memory}
     if meta["place"]:
-        shapes = {name: (len(labels), *leaf.shape[3:]) for name, leaf in progress.buffers.items()}
+        count = len(setup.dataset.train.labels)
+        shapes = {name: (count, *leaf.shape[3:]) for name, leaf in progress.buffers.items()}
         kinds = {name: leaf.dtype for name, leaf in progress.buffers.items()}
         like["record"] = {n: jax.ShapeDtypeStruct(shapes[n], kinds[n]) for n in shapes}
         like["losses"] = jax.ShapeDtypeStruct((meta["place"],), np.float32)

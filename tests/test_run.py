@@ -20,6 +20,7 @@ import numpy as np
 import orbax.checkpoint as ocp
 import pytest
 from absl import app
+from flax import jax_utils
 from flax import linen as nn
 from jax.experimental.compilation_cache import compilation_cache
 from PIL import Image
@@ -29,8 +30,9 @@ from spr_jax import experiment, main, run, settings
 from spr_jax.backbones import BACKBONES, c2f2
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.datasets.digits import digits
-from spr_jax.methods import METHODS
+from spr_jax.methods import METHODS, Stage
 from spr_jax.metrics import read_rows
+from spr_jax.train import Progress
 
 ROOT = Path(__file__).parent.parent
 KILLED, NOT_A_NUMBER = -signal.SIGKILL, 2  # status of a process
@@ -351,6 +353,88 @@ def test_statistics_of_each_device_train_otherwise_but_well(small, tmp_path):
     own = run.run(small, tmp_path / "own", report=lambda line: None)
     assert abs(own["last"]["loss"] - shared["last"]["loss"]) > 1e-4
     assert own["last"]["test_top1"] > 0.7 and shared["last"]["test_top1"] > 0.7
+
+
+def staged():
+    """Plain training; a look at the labels with a rate of its own; fresh networks for the rest."""
+    plain = METHODS["ce"]()
+
+    def init(name):
+        def init(labels, num_classes):
+            return {name: jnp.zeros(len(labels), jnp.float32), "clean": jnp.asarray(labels) > 2}
+
+        return init
+
+    def count(memory, record, key):
+        return memory | {"seen": memory["seen"] + 1}
+
+    def recorded(networks, batch, memory, key):
+        loss, (networks, _) = plain.loss(networks, batch, memory, key)
+        return loss, (networks, {"labels": batch.labels})
+
+    def keep(memory, record, key):
+        return memory | {"labels": memory["seen"] + np.asarray(record["labels"], np.float32)}
+
+    return (
+        Stage(plain._replace(init=init("seen"), revise=count), epochs=2),
+        Stage(plain._replace(init=init("labels"), loss=recorded, revise=keep), 1, False, 0.003),
+        Stage(plain, restart=True),
+    )
+
+
+def test_stages_follow_each_other_and_resume_exactly(small, tmp_path, monkeypatch):
+    monkeypatch.setitem(METHODS, "staged", staged)
+    with small.unlocked():
+        small.method, small.epochs = {"name": "staged"}, 5
+    quiet = {"report": lambda line: None}
+    run.run(small, tmp_path / "whole", **quiet)
+
+    def stop(step):  # 3 an epoch; without saving, at the beginning of stages
+        if step in lost:
+            lost.remove(step)
+            raise run.Stopped
+        return step in (2, 8, 11)
+
+    lost = [7, 10]
+    for _ in range(5):
+        with pytest.raises(run.Stopped):
+            run.run(small, tmp_path / "broken", should_stop=stop, **quiet)
+    run.run(small, tmp_path / "broken", **quiet)
+    assert not lost
+    whole = found_in(tmp_path / "whole")
+    assert_identical(found_in(tmp_path / "broken"), whole)
+    rates = [row["learning_rate"] for row in read_rows(tmp_path / "whole" / "metrics.jsonl")]
+    rate = small.optimizer.learning_rate
+    np.testing.assert_allclose(rates, [rate, 0.75 * rate, 0.003, rate, 0.5 * rate], rtol=1e-5)
+    losses = [row["loss"] for row in read_rows(tmp_path / "whole" / "metrics.jsonl")]
+    assert losses[3] > losses[1]  # fresh
+    checkpoints = Checkpoints(tmp_path / "whole" / "checkpoints")
+    assert checkpoints.latest()["epoch"] == 5
+    checkpoints.close()
+
+
+def test_stages_hand_their_memory_on(small, monkeypatch):
+    monkeypatch.setitem(METHODS, "staged", staged)
+    with small.unlocked():
+        small.method, small.epochs = {"name": "staged"}, 5
+    made = experiment.make_experiment(small)
+    memory = {"seen": np.full(5, 2.0)}
+    position = run.Position(2, Progress(None, {}, []), memory, {})
+    state = jax_utils.replicate(experiment.init_state(small, made.setup))
+    position = position._replace(progress=position.progress._replace(state=state))
+    entered = run.enter(small, made.phase_at(2), position)
+    np.testing.assert_array_equal(entered.memory["seen"], memory["seen"])
+    assert not entered.memory["labels"].any() and "labels" in entered.progress.buffers
+    assert entered.progress.state is state
+    assert run.enter(small, made.phase_at(3), entered._replace(epoch=3)).progress.state is not state
+
+
+def test_stages_longer_than_the_run_are_named(small, monkeypatch):
+    monkeypatch.setitem(METHODS, "staged", staged)
+    with small.unlocked():
+        small.method, small.epochs = {"name": "staged"}, 3
+    with pytest.raises(ValueError, match="2 stages of staged take 3 epochs and the run has 3; rai"):
+        experiment.make_experiment(small)
 
 
 @pytest.fixture

@@ -41,6 +41,15 @@ class Method(NamedTuple):
     takes_other: Callable[[int, float], bool] = lambda epoch, chance: False  # chance in [0, 1)
 
 
+class Stage(NamedTuple):
+    """A phase of a method that has several; memory is handed on, and keeps what it holds."""
+
+    method: Method
+    epochs: int = 0  # 0: the rest of the run, as the last one always takes
+    restart: bool = False  # with fresh networks, and the learning rate from its beginning
+    learning_rate: float | None = None  # constant, instead of the run's schedule
+
+
 def weighted_mean(values: Array, weights: Array) -> Array:
     """Mean over the examples that count; `weights` are those of a batch."""
     return jnp.mean(weights * values)

@@ -21,6 +21,7 @@ LAYERS = {
     "spr_jax.network": 1,
     "spr_jax.noise": 1,
     "spr_jax.solver": 1,
+    "spr_jax.theory": 1,
     "spr_jax.batches": 2,
     "spr_jax.datasets": 2,
     "spr_jax.detect": 2,

@@ -11,7 +11,7 @@ from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
 from spr_jax.solver.basis import point_nearby, principal_basis
-from spr_jax.solver.blocks import blocks_of
+from spr_jax.solver.blocks import blocks_of, each
 from spr_jax.solver.groups import class_prototypes, group_classes
 from spr_jax.solver.mean_shift import mean_shift_path
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces, plan_pieces
@@ -158,15 +158,4 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> R
 
     if plan.per_class is None:  # a few large pieces, one after the other
         return lax.map(lambda a: solve(basis_of(*a[:2]), *a[1:]), (index, used, slot))
-    return jax.vmap(solve)(_each(basis_of, index, used), used, slot)
-
-
-def _each(f, *arrays):
-    """f for every piece: at once on accelerators, one after the other on the CPU.
-
-    XLA's CPU backend hands batched factorizations to its thread pool and waits for it, which
-    is slower than a loop and never returns when several virtual devices do it at a time.
-    """
-    return lax.platform_dependent(
-        *arrays, cpu=lambda *arrays: lax.map(lambda a: f(*a), arrays), default=jax.vmap(f)
-    )
+    return jax.vmap(solve)(each(basis_of, index, used), used, slot)

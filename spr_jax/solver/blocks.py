@@ -62,3 +62,14 @@ def sum_and_stack(f, arrays):
         return jax.tree.map(jnp.add, sums, added), rows
 
     return lax.scan(add, zeros, arrays)
+
+
+def each(f, *arrays):
+    """f for every piece: at once on accelerators, one after the other on the CPU.
+
+    XLA's CPU backend hands batched factorizations to its thread pool and waits for it, which
+    is slower than a loop and never returns when several virtual devices do it at a time.
+    """
+    return lax.platform_dependent(
+        *arrays, cpu=lambda *arrays: lax.map(lambda a: f(*a), arrays), default=jax.vmap(f)
+    )

@@ -179,6 +179,8 @@ def describe_selection(train: Split, memory: dict[str, Any]) -> dict[str, float]
         return {}
     clean = np.asarray(memory["clean"])
     row = {"clean_share": float(clean.mean())}
+    said = ("estimated_noise", "expected_wrong_in_clean", "classes_attained")
+    row |= {name: float(memory[name]) for name in said if name in memory}
     if train.true_labels is not None:
         right = np.asarray(train.labels) == train.true_labels
         row |= selection_quality(clean, right, memory.get("entry"))

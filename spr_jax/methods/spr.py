@@ -24,7 +24,9 @@ from spr_jax.losses import cross_entropy, sparse_norm, sparse_penalty
 from spr_jax.methods.method import Method, weighted_mean
 from spr_jax.registry import lookup
 from spr_jax.solver import Options, clean_set, plan_pieces
-from spr_jax.solver.select import SELECTORS
+from spr_jax.solver.knockoffs import Trial, knockoff_set
+from spr_jax.solver.noise_model import label_noise
+from spr_jax.solver.select import SELECTORS, keep_lowest
 
 
 def spr(
@@ -39,6 +41,9 @@ def spr(
     pca_dim: int = 10,
     intercept: bool = False,
     select: str = "piece",
+    level: float = 0.1,
+    fallback: str = "share",
+    least_keep: float = 0.1,
     ties: str = "interpolated",
     penalty: str = "l21",
     num_penalties: int = 100,
@@ -51,17 +56,22 @@ def spr(
 
     cutmix: chance of a CutMix step. sparse, growth: lambda in the first epoch, its growth.
     sparse_on: the penalty is of "probabilities", or of the "logits" as the paper's text has it.
-    keep: share of each class called clean. per_class: examples of each class in a piece, 0 for the
-    whole data at once. select: a rule of solver.SELECTORS; or, for ablations, "none" to call all
-    examples clean and "random" a random share of them. pairing: "batch", or "clean_noisy" to mix
-    clean with noisy only. features: of the training pass ("train") or of an eval-mode pass
-    ("eval"). by_clean: divide the loss by the number of clean examples. visit_order_defect: take
-    positions in visiting order for indices, as the released code does (for a forensic experiment).
+    per_class: examples of each class in a piece, 0 for the whole data at once.
+    select: what is called clean. The share `keep` of each class, in each "piece" or over the whole
+    data ("class"); what is more likely right than wrong ("auto"); as many as the `level` of wrong
+    labels among them allows ("knockoffs", with a `fallback` for classes that cannot attain it:
+    the "share", or "none"); for ablations, all ("none") or a "random" share.
+    least_keep: of each class, kept by "auto" and "knockoffs" however poor the features are.
+    pairing: "batch", or "clean_noisy" to mix clean with noisy only.
+    features: of the training pass ("train") or of an eval-mode pass ("eval").
+    by_clean: divide the loss by the number of clean examples.
+    visit_order_defect: take positions in visiting order for indices, as the released code does
+    (for a forensic experiment).
     """
     options = Options(
         pca_dim=pca_dim,
         intercept=intercept,
-        select=select,
+        select=select if select in SELECTORS else "class",
         ties=ties,
         penalty=penalty,
         num_penalties=num_penalties,
@@ -69,7 +79,7 @@ def spr(
     record_from = lookup({"train": "train", "eval": "scan"}, features)
     find_partner = lookup({"batch": lambda key, clean: None, "clean_noisy": _opposite}, pairing)
     penalize = lookup({"probabilities": sparse_penalty, "logits": sparse_norm}, sparse_on)
-    lookup({**SELECTORS, "none": None, "random": None}, select)  # fail now, not after an epoch
+    lookup(RULES, select)  # fail now, not after an epoch
     lookup({"interpolated": None, "released": None}, ties)
 
     def init(labels, num_classes):
@@ -78,6 +88,7 @@ def spr(
             "clean": jnp.ones(len(labels), bool),
             "entry": jnp.zeros(len(labels), jnp.float32),
             "epoch": jnp.int32(0),
+            **{name: jnp.float32(0) for name in RULES[select]},
         }
 
     def loss(networks, batch, memory, key):
@@ -94,32 +105,52 @@ def spr(
         return cutmix_step(networks, batch, clean, key, find_partner=find_partner)
 
     def find_clean(memory, record, key):
-        """Clean set and entry penalties, [N] each."""
-        count = len(memory["labels"])
-        if select == "none":
-            return jnp.ones(count, bool), memory["entry"]
-        if select == "random":
-            return random.bernoulli(key, keep, (count,)), memory["entry"]
-        mesh = device_mesh()
+        """What changes in the memory: clean set, entry penalties, what the rule says of them."""
         labels = np.asarray(memory["labels"])
+        count, num_classes = len(labels), int(labels.max()) + 1
+        if select == "none":
+            return {"clean": jnp.ones(count, bool)}
+        if select == "random":
+            return {"clean": random.bernoulli(key, keep, (count,))}
+        mesh = device_mesh()
         plan = plan_pieces(
             labels,
             per_class=per_class or None,
-            classes_per_group=min(classes_per_group, int(labels.max()) + 1),
+            classes_per_group=min(classes_per_group, num_classes),
             multiple_of=mesh.size,
         )
+        # Examples not visited (drop_last) are rows of zeros here, too few to bend the fit.
         arguments = (record["features"], labels, key, memory["clean"])
         arguments = jax.device_put(arguments, NamedSharding(mesh, PartitionSpec()))
         found = clean_set(*arguments, keep, plan=plan, options=options, mesh=mesh)
-        # Examples that were not visited (drop_last) are rows of zeros in this regression, too few
-        # to bend it.
-        return found.clean & record["visited"], found.entry
+        changes = {"clean": found.clean, "entry": found.entry}
+        share = jnp.full(num_classes, least_keep, found.entry.dtype)
+        surest = partial(keep_lowest, slot=labels, used=jnp.ones(count, bool), share=share)
+        if select == "knockoffs":
+            trial = Trial(fallback=fallback, share=keep)
+            arguments = (*arguments, None, level)
+            tried = knockoff_set(*arguments, plan=plan, options=options, trial=trial, mesh=mesh)
+            changes["clean"] = tried.clean | surest(found.entry)
+            changes["classes_attained"] = tried.attained.mean()
+        if select == "auto":
+            noise = label_noise(
+                jnp.asarray(record["features"]),
+                labels,
+                num_classes=num_classes,
+                pca_dim=pca_dim,
+                intervals=False,
+            )
+            clean = (noise.wrong < 0.5) | surest(noise.wrong)
+            changes["clean"], changes["estimated_noise"] = clean, noise.rate[0]
+            changes["expected_wrong_in_clean"] = jnp.mean(noise.wrong, where=clean)
+        return changes
 
     def revise(memory, record, key):
-        clean, entry = find_clean(memory, record, key)
+        changes = find_clean(memory, record, key)
+        clean = changes["clean"] & record["visited"]
         if visit_order_defect:
             clean = clean[jnp.argsort(record["position"])]
-        return memory | {"clean": clean, "entry": entry, "epoch": memory["epoch"] + 1}
+        return memory | changes | {"clean": clean, "epoch": memory["epoch"] + 1}
 
     def describe(memory):
         return {"sparse_weight": sparse * growth ** int(memory["epoch"])}
@@ -134,6 +165,17 @@ def spr(
         other_loss=mixed_loss if cutmix > 0 else None,
         takes_other=lambda epoch, chance: epoch > 0 and chance < cutmix,
     )
+
+
+# Rules of selection, and the numbers that each reports of an epoch.
+RULES = {
+    "piece": (),
+    "class": (),
+    "auto": ("estimated_noise", "expected_wrong_in_clean"),
+    "knockoffs": ("classes_attained",),
+    "none": (),
+    "random": (),
+}
 
 
 def supervised_step(networks, batch, clean, key, *, weight, penalty, by_clean):

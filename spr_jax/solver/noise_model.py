@@ -1,0 +1,273 @@
+"""How many labels are wrong, of which class, and which: a model of the given labels.
+
+A label y comes from the true class t, which is not seen, by a matrix T of transitions; the scores
+s(x) of a linear fit tell the true class, up to calibration:
+
+    P(t | x) = softmax(a s + D s + b)
+    P(y | t, x) = T[t, t]                                              if y = t
+                = (1 - T[t, t]) R[t, y] e^(u s_y) / sum_k R[t, k] e^(u s_k)   else,
+
+with R the rows of T off its diagonal, normalised. u > 0 means that wrong labels fall where the
+features point, too (images that are hard for people; networks that begin to memorise); with u = 0
+the noise depends on the class alone. The parameters maximise the likelihood of the given labels,
+sum_i log sum_t P(t | x_i) P(y_i | t, x_i), with weak priors. Then, by Bayes' rule, the chance that
+a label is wrong, and its sums are the share of wrong labels of a class, or of any set.
+
+The scores are those of SPR's own regression (residuals beyond CUT count as CUT: the mean shift at
+that penalty), each example's from a fit without it. An example must not explain its own label.
+
+What is assumed: that the features tell some examples of each class with near certainty; these show
+T. Labels alone cannot tell little noise on doubtful classes from much noise on certain ones, so
+doubt is made to cost a little (CERTAINTY); this decides where a network has begun to memorise its
+labels, and hardly anywhere else. Where three models, from simple to rich, disagree, the intervals
+are wide.
+"""
+
+from functools import partial
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from jax import Array, lax
+
+from spr_jax.solver.basis import point_nearby, principal_basis
+from spr_jax.solver.blocks import blocks_of
+
+CUT = 0.5  # of a residual; that of a label which the fit is certain is wrong is about 1.4
+MOST_ROWS = 20_000  # that the parameters are fitted to; more change them by less than the models do
+MOST_ROUNDS = 100
+TOLERANCE = 3e-6  # improvement of a round, in nats an example
+CERTAINTY = 0.005  # nats that a nat of doubt about the true class costs an example
+GROUPS = 8  # of the jackknife,
+JACKKNIFE_ROWS = 5_000  # which needs fewer rows: its variance is in proportion to them
+DEVIATIONS = 1.64  # half a 90 % interval
+DISAGREEMENT = 1.5  # how often the difference between models is added to an interval
+DOUBT = 0.5  # and how much of the share of labels that may as well be the other way
+MOST_CLASSES = 100  # whose scores are mixed
+
+
+class Model(NamedTuple):
+    """Parameters; T is the softmax of the rows of `transition`. Simple models lack the last two."""
+
+    slope: Array  # [], a
+    bias: Array  # [c], b
+    transition: Array  # [c, c]
+    mix: Array | None = None  # [c, c], D
+    tilt: Array | None = None  # [], u
+
+
+class LabelNoise(NamedTuple):
+    wrong: Array  # [N], chance that the given label is wrong
+    least: Array  # [N], the lowest that any of the models gives,
+    most: Array  # [N], and the highest
+    suggested: Array  # [N], the most probable class
+    rate: Array  # [1 + c], share of wrong labels: of all, then of each given class
+    low: Array  # [1 + c], its interval
+    high: Array  # [1 + c]
+    disagreement: Array  # [1 + c], largest difference of another model's rate
+    confusion: Array  # [c, c], of the examples with a given label, the share of each true class
+    gain: Array  # [], nats by which the features explain the labels better than their frequencies
+
+
+@partial(jax.jit, static_argnames=("num_classes", "pca_dim", "intervals"))
+def label_noise(
+    features: Array,  # [N, d]
+    labels: Array,  # [N], as given
+    *,
+    num_classes: int,
+    pca_dim: int,
+    intervals: bool = True,  # that count the chance of the draw, not only what models say
+) -> LabelNoise:
+    """Fit three models to whole data, each from the one before; one XLA program."""
+    features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
+    with jax.default_matmul_precision("highest"):
+        scores = scores_without_own_label(features, labels, num_classes, pca_dim)
+        order = jax.random.permutation(jax.random.key(0), len(labels))  # the order given may mean
+        chosen = order[:MOST_ROWS]
+        models = fit_models(scores[:, chosen], labels[chosen])
+        posteriors = [posterior(model, scores, labels) for model in models]
+        wrongs = jnp.stack([_wrong(each, labels) for each in posteriors])
+        deviation = _jackknife(scores[:, order], labels[order], models[-1]) if intervals else 0
+
+    given = labels == jnp.arange(num_classes)[:, None]
+    size = given.sum(axis=1)
+    rates = jnp.stack([_shares(wrong, labels, num_classes) for wrong in wrongs])
+    wrong, rate = wrongs[-1], rates[-1]
+    disagreement = jnp.abs(rates - rate).max(axis=0)
+    counts = jnp.append(len(labels), jnp.maximum(size, 1))
+    chance = _shares(wrong * (1 - wrong), labels, num_classes) / counts
+    doubt = _shares(jnp.minimum(wrong, 1 - wrong), labels, num_classes)
+    half = DEVIATIONS * jnp.sqrt(deviation**2 + chance) + 0.5 / counts
+    half += DISAGREEMENT * disagreement + DOUBT * doubt
+    frequency = jnp.log(jnp.maximum(size, 1) / len(labels))[labels]
+    likelihood = jnp.log(joint(models[-1], scores, labels).sum(axis=0) + TINY)
+    return LabelNoise(
+        wrong=wrong,
+        least=wrongs.min(axis=0),
+        most=wrongs.max(axis=0),
+        suggested=jnp.argmax(posteriors[-1], axis=0),
+        rate=rate,
+        low=jnp.clip(rate - half, 0, 1),
+        high=jnp.clip(rate + half, 0, 1),
+        disagreement=disagreement,
+        confusion=(posteriors[-1] @ given.T / jnp.maximum(size, 1)).T,
+        gain=jnp.sum(likelihood - frequency),
+    )
+
+
+def scores_without_own_label(
+    features: Array, labels: Array, num_classes: int, pca_dim: int
+) -> Array:
+    """The fit of each example from all others, [c, N], of unit mean square.
+
+    With U the residual cut to CUT, h_i = ||q_i||^2 and v the mean slope of the cut, leaving
+    example i out changes its fit, to first order, by  -h_i / (v (1 - h_i)) U_i.
+    For least squares (v = 1) this is exact.
+    """
+    n = len(labels)
+    used, dim = jnp.ones(n, bool), min(pca_dim, features.shape[1])
+    basis = principal_basis(features, None, used, dim, origin=point_nearby(features, used))
+    basis = jax.vmap(blocks_of(n).join, in_axes=1)(basis)
+    basis = jnp.concatenate([basis, jnp.full((1, n), n**-0.5, basis.dtype)])  # intercept
+    targets = (labels == jnp.arange(num_classes)[:, None]).astype(basis.dtype)
+
+    def cut(beta):
+        residual = targets - beta @ basis
+        norms = jnp.sqrt(jnp.sum(residual**2, axis=0))
+        shrink = jnp.minimum(1, CUT / jnp.maximum(norms, TINY))
+        return residual * shrink, shrink
+
+    # As in `mean_shift.py`, over-relaxed: a few digits are enough.
+    beta = lax.fori_loop(
+        0, 20, lambda _, beta: beta + 1.5 * cut(beta)[0] @ basis.T, targets @ basis.T
+    )
+    within, shrink = cut(beta)
+    leverage = jnp.sum(basis**2, axis=0)
+    own = leverage / jnp.maximum(shrink.mean(), 0.2) / jnp.maximum(1 - leverage, 0.1) * within
+    scores = beta @ basis - own
+    scores -= scores.mean(axis=1, keepdims=True)
+    return scores / jnp.maximum(jnp.sqrt(jnp.mean(scores**2)), TINY)
+
+
+TINY = 1e-30
+
+
+def fit_models(scores: Array, labels: Array) -> list[Model]:
+    """From simple to rich; for very many classes, where mixing is dear, the simple one alone.
+
+    The first begins with much noise: so labels are called right for a reason.
+    """
+    c, weights = len(scores), jnp.ones(len(labels), scores.dtype)
+    transition = jnp.where(jnp.eye(c) > 0, 0.3, 0.7 / (c - 1))
+    zeros = partial(jnp.zeros, dtype=scores.dtype)
+    start = Model(zeros(()) + 2, zeros(c), jnp.log(transition).astype(scores.dtype))
+    models = [fit(scores, labels, weights, start)]
+    for more in ({"mix": zeros((c, c))}, {"tilt": zeros(())}) if c <= MOST_CLASSES else ():
+        models.append(fit(scores, labels, weights, models[-1]._replace(**more)))
+    return models
+
+
+def joint(model: Model, scores: Array, labels: Array) -> Array:
+    """P(t | x) P(y | t, x) for every true class t and the given y, [c, n]."""
+    c = len(scores)
+    given = labels == jnp.arange(c)[:, None]
+    transition = jax.nn.softmax(model.transition, axis=1)
+    right = jnp.diag(transition)[:, None]
+    among_wrong = jnp.where(jnp.eye(c) > 0, 0, transition)
+    among_wrong /= among_wrong.sum(axis=1, keepdims=True)
+    error = (1 - right) * among_wrong[:, labels]
+    if model.tilt is not None:
+        pull = jnp.exp(model.tilt * (scores - scores.max(axis=0)))
+        error *= jnp.sum(pull * given, axis=0) / (among_wrong @ pull + TINY)
+    return jax.nn.softmax(logits_of(model, scores), axis=0) * jnp.where(given, right, error)
+
+
+def logits_of(model: Model, scores: Array) -> Array:
+    """log P(t | x), up to a constant."""
+    mixed = 0 if model.mix is None else model.mix @ scores
+    return model.slope * scores + mixed + model.bias[:, None]
+
+
+def posterior(model: Model, scores: Array, labels: Array) -> Array:
+    """P(t | x, y), [c, n]."""
+    both = joint(model, scores, labels)
+    return both / (both.sum(axis=0) + TINY)
+
+
+def _wrong(posterior, labels):
+    return 1 - jnp.take_along_axis(posterior, labels[None], axis=0)[0]
+
+
+def _shares(values, labels, num_classes):
+    """Mean of all, then of each given class, [1 + c]."""
+    sums = jnp.zeros(num_classes, values.dtype).at[labels].add(values)
+    size = jnp.bincount(labels, length=num_classes)
+    return jnp.append(values.mean(), sums / jnp.maximum(size, 1))
+
+
+def log_prior(model: Model) -> Array:
+    """In units of examples: what decides where the labels do not.
+
+    Slopes that are not infinite; little mixing; rows of T that are like the others, T symmetric.
+    """
+    c = len(model.bias)
+    log_t = jax.nn.log_softmax(model.transition, axis=1)
+    right = jnp.clip(jnp.trace(jnp.exp(log_t)) / c, 1e-6, 1 - 1e-6)
+    symmetric = jnp.where(jnp.eye(c) > 0, right, (1 - right) / (c - 1))
+    alike = jnp.sum(symmetric * (log_t - jnp.log(symmetric)))
+    steep = c**2 / (c - 1) / 11 * model.slope**2
+    steep += 0 if model.mix is None else 10 * jnp.sum(model.mix**2)
+    steep += 0 if model.tilt is None else model.tilt**2
+    return 5 * alike + log_t.sum() / c - steep / 2
+
+
+def fit(
+    scores: Array,  # [c, n]
+    labels: Array,  # [n]
+    weights: Array,  # [n]
+    start: Model,
+) -> Model:
+    """Maximise likelihood and prior by L-BFGS."""
+
+    def loss(model):
+        likelihood = jnp.log(joint(model, scores, labels).sum(axis=0) + TINY)
+        logits = logits_of(model, scores)
+        doubt = -jnp.sum(jax.nn.softmax(logits, axis=0) * jax.nn.log_softmax(logits, axis=0), 0)
+        total = weights @ (likelihood - CERTAINTY * doubt) + log_prior(model)
+        return -total / weights.sum()
+
+    search = optax.scale_by_zoom_linesearch(max_linesearch_steps=10, initial_guess_strategy="one")
+    solver = optax.lbfgs(memory_size=20, linesearch=search)
+    value_and_grad = optax.value_and_grad_from_state(loss)
+
+    def go_on(carry):
+        _, _, rounds, last, value = carry
+        return (rounds < MOST_ROUNDS) & ~(last - value < TOLERANCE)
+
+    def one_round(carry):
+        model, state, rounds, _, last = carry
+        value, grad = value_and_grad(model, state=state)
+        updates, state = solver.update(grad, state, model, value=value, grad=grad, value_fn=loss)
+        return optax.apply_updates(model, updates), state, rounds + 1, last, value
+
+    far = jnp.asarray(jnp.inf, scores.dtype)
+    carry = (start, solver.init(start), 0, far, far)
+    return lax.while_loop(go_on, one_round, carry)[0]
+
+
+def _jackknife(scores, labels, model):
+    """Standard deviation of the rates, [1 + c], from fits that leave a group out each."""
+    n, num_classes = len(labels), len(model.bias)
+    scores, labels = scores[:, :JACKKNIFE_ROWS], labels[:JACKKNIFE_ROWS]
+    group = jnp.arange(len(labels)) % GROUPS
+
+    def without(out):
+        weights = (group != out).astype(scores.dtype)
+        refitted = fit(scores, labels, weights, model)
+        wrong = _wrong(posterior(refitted, scores, labels), labels)
+        return _shares(wrong, labels, num_classes)
+
+    rates = lax.map(without, jnp.arange(GROUPS))
+    variance = (GROUPS - 1) / GROUPS * jnp.sum((rates - rates.mean(axis=0)) ** 2, axis=0)
+    return jnp.sqrt(variance * len(labels) / n)

@@ -1,0 +1,344 @@
+"""A grid over any fields of a config: run, resumed, tabulated and drawn.
+
+    python -m experiments.sweep --config=configs/mnist_sym.py --out=runs/sweep --jobs=2 \\
+        --grid noise.rate=0.2,0.4,0.6,0.8 --grid method=spr,ce --grid seed=0,1,2
+
+`--zip a=1,2 b=3,4` changes fields together, `--set epochs=2` for all runs; `--dry_run` lists them.
+Writes sweep.csv, sweep.md and a plot for each field to the folder of the runs. The same command
+goes on where it was broken off.
+"""
+
+import argparse
+import csv
+import itertools
+import shlex
+import statistics
+import sys
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+
+from experiments.markdown import table
+from experiments.runs import (
+    SAVED,
+    Result,
+    Run,
+    complaints,
+    config_of,
+    fields_of,
+    folder,
+    in_shell,
+    launch,
+    load_config,
+    read,
+)
+from spr_jax import settings
+from spr_jax.files import check_folder, replace_file
+from spr_jax.registry import suggestion
+
+# Okabe and Ito's colours, which the colour-blind tell apart, without the pale ones.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
+MARKERS = "osD^vPX"
+EXPECTED = "test accuracy, last epoch"
+
+
+class Axis(NamedTuple):
+    """Fields that change together; most often one."""
+
+    fields: tuple[str, ...]
+    values: list[tuple[str, ...]]  # as they were written
+
+
+class Row(NamedTuple):
+    """Runs that differ only in their seed."""
+
+    point: dict[str, Any]  # the swept fields
+    found: dict[str, list[float]]  # measure -> a percentage for each finished run
+    commits: list[str]
+    open: list[Run]  # not finished
+    num_runs: int
+
+
+def parse_axis(texts: Sequence[str]) -> Axis:
+    """noise.rate=0.2,0.4; several of them are zipped."""
+    columns = {}
+    for field, text in map(parse_setting, texts):
+        if not text:
+            raise ValueError(f"{field} has no values; write {field}=VALUE,VALUE.")
+        if field in columns:
+            raise ValueError(f"{field} is given twice.")
+        columns[field] = text.split(",")
+    lengths = {field: len(values) for field, values in columns.items()}
+    if len(set(lengths.values())) > 1:
+        told = ", ".join(f"{field} has {length}" for field, length in lengths.items())
+        raise ValueError(f"Zipped fields need equally many values, and {told}.")
+    return Axis(tuple(columns), list(zip(*columns.values(), strict=True)))
+
+
+def parse_setting(text: str) -> tuple[str, str]:
+    field, equals, value = text.partition("=")
+    if not (field and equals):
+        raise ValueError(f"Cannot read {text!r}; write FIELD=VALUE.")
+    return field.removeprefix("config."), value
+
+
+def make_runs(config: str, axes: Sequence[Axis], fixed: Sequence[tuple[str, str]]) -> dict:
+    """Every run of the grid, checked -> its place in it: the values of the swept fields."""
+    file, _, method = config.partition(":")
+    fixed = [("method", method)] * bool(method) + [*fixed]
+    swept = [field for axis in axes for field in axis.fields]
+    given = swept + [field for field, _ in fixed]
+    for field in given:
+        if given.count(field) > 1:
+            raise ValueError(f"{field} is given twice.")
+    runs, homes = {}, set()
+    for values in itertools.product(*(axis.values for axis in axes)):
+        run = make_run(file, dict(fixed) | dict(zip(swept, itertools.chain(*values), strict=True)))
+        settings.check(config_of(run))
+        home = folder(run, Path())
+        if home in homes:
+            raise ValueError(f"The grid holds {home} twice; every value must change the result.")
+        homes.add(home)
+        chosen = {**dict(run.overrides), "method": run.method, "seed": run.seed}
+        runs[run] = {field: chosen[field] for field in swept}
+    return runs
+
+
+def make_run(file: str, texts: dict[str, str]) -> Run:
+    """Values as the config has them, so that 0.40 and 0.4 are one run."""
+    method = texts.get("method") or load_config(file).method.name
+    known, values = fields_of(load_config(file, method)), {"seed": 0}
+    for field, text in texts.items():
+        if field == "method":
+            continue
+        if field not in known:
+            near = suggestion(field, [*known, "method"])
+            raise ValueError(f"{file}:{method} has no field {field!r}; {near}")
+        values[field] = parse_value(field, text, known[field])
+    seed = values.pop("seed")
+    return Run(file, method, tuple(sorted(values.items())), seed)
+
+
+def parse_value(field: str, text: str, kind: type) -> Any:
+    truth = {"true": True, "false": False}
+    try:
+        return truth[text.lower()] if kind is bool else kind(text)
+    except (KeyError, ValueError):
+        raise ValueError(f"{field} is of type {kind.__name__}, and {text!r} is not.") from None
+
+
+def measures(summary: dict[str, Any]) -> dict[str, float]:
+    """What a finished run is judged by, in per cent; how an epoch was chosen is in the name."""
+    last, found = summary["last"], {}
+    for name, best in summary["best_on_test"].items():
+        test = name.removesuffix("_top1")
+        found[f"{test} accuracy, last epoch"] = 100 * last[name]
+        found[f"{test} accuracy, best on {test}"] = 100 * best[name]
+    if "label_precision" in last:
+        found["label precision, last epoch"] = 100 * last["label_precision"]
+    return found
+
+
+def make_rows(runs: dict[Run, dict], axes: Sequence[Axis], results: dict[Run, Result]) -> list[Row]:
+    """Runs with the same values of all fields that are not swept together with the seed."""
+    fields = [field for axis in axes if "seed" not in axis.fields for field in axis.fields]
+    groups: dict[tuple, list[Run]] = {}
+    for run, point in runs.items():
+        groups.setdefault(tuple(point[field] for field in fields), []).append(run)
+    rows = []
+    for values, members in groups.items():
+        done = [results[run] for run in members if results[run].status == "finished"]
+        found = {}
+        for result in done:
+            for measure, value in measures(result.summary).items():
+                found.setdefault(measure, []).append(value)
+        left = [run for run in members if results[run].status != "finished"]
+        commits = sorted({result.commit for result in done})
+        point = dict(zip(fields, values, strict=True))
+        rows.append(Row(point, found, commits, left, len(members)))
+    return rows
+
+
+def names_of(rows: Iterable[Row]) -> list[str]:
+    """All measures that any row has; one, to show that it is missing, if there are none."""
+    return list(dict.fromkeys(name for row in rows for name in row.found)) or [EXPECTED]
+
+
+def mean_and_std(values: list[float]) -> tuple[float | None, float | None]:
+    """None where there are too few: no mean of nothing, no deviation of one."""
+    mean = statistics.fmean(values) if values else None
+    return mean, statistics.stdev(values) if len(values) > 1 else None
+
+
+def write_csv(path: Path, rows: list[Row], out: Path) -> None:
+    names = names_of(rows)
+    head = [*rows[0].point, "runs finished", "runs"]
+    head += [f"{name}, {of} (%)" for name in names for of in ("mean", "std")]
+    with replace_file(path) as file:
+        writer = csv.writer(file)
+        writer.writerow([*head, "commits", "commands of the others"])
+        for row in rows:
+            cells = [*row.point.values(), row.num_runs - len(row.open), row.num_runs]
+            for name in names:
+                cells += [_number(value, 4) for value in mean_and_std(row.found.get(name, []))]
+            others = "\n".join(in_shell(run, out) for run in row.open)
+            writer.writerow([*cells, " ".join(row.commits), others])
+
+
+def _number(value, digits):
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def render(rows: list[Row], results: dict[Run, Result], out: Path, told: str) -> str:
+    """The table, where it comes from, and the commands for what is missing in it."""
+    names = names_of(rows)
+    lines = []
+    for row in rows:
+        done = row.num_runs - len(row.open)
+        cells = [f"{done} of {row.num_runs}" if row.open else done]
+        for name in names:
+            mean, std = mean_and_std(row.found.get(name, []))
+            cells.append(_number(mean, 2) + ("" if std is None else f" ± {std:.2f}"))
+        lines.append([*row.point.values(), *cells])
+    done = [result for result in results.values() if result.status == "finished"]
+    head = [f"- Command: `{told}`", f"- Runs: {len(done)} of {len(results)} finished"]
+    for name in ("commit", "machine", "versions"):
+        seen = sorted({result.origin[name] for result in done})
+        head += [f"- {name.capitalize()}: {one}" for one in seen]
+    parts = [
+        "# Sweep",
+        "\n".join(head),
+        "In per cent; mean and standard deviation over the seeds.",
+        table([*rows[0].point, "seeds", *names], lines),
+        *(f"![{path.stem}]({path.name})" for path in plots_of(rows, out)),
+        *complaints(results.values()),
+    ]
+    left = [(run, results[run].status) for row in rows for run in row.open]
+    if left:
+        parts.append("Not finished, with the commands that do it:")
+        parts += [f"- {status}\n\n      {in_shell(run, out)}" for run, status in left]
+    return "\n\n".join(parts) + "\n"
+
+
+def plots_of(rows: list[Row], out: Path) -> list[Path]:
+    """A file for each swept field, if there is anything to draw."""
+    fields = rows[0].point if any(row.found for row in rows) else ()
+    return [out / f"{field}.png" for field in fields]
+
+
+def draw(path: Path, rows: list[Row], field: str, together: Sequence[str], title: str) -> None:
+    """Every measure over one field; a line for each choice of the others."""
+    from matplotlib.figure import Figure
+
+    names, lines = names_of(rows), {}
+    for row in rows:
+        rest = {name: value for name, value in row.point.items() if name not in together}
+        label = ", ".join(f"{name} = {value}" for name, value in rest.items())
+        lines.setdefault(label, []).append(row)
+    figure = Figure(figsize=(1 + 3.6 * len(names), 4.2), layout="constrained")
+    panels, first = figure.subplots(1, len(names), squeeze=False)[0], {}
+    for panel, name in zip(panels, names, strict=True):
+        what, epoch = name.split(", ")
+        panel.sharey(first.setdefault(what, panel))  # last and best epoch are compared
+        panel.set(title=epoch, xlabel=field, ylabel=f"{what} (%)")
+        draw_panel(panel, lines, field, name)
+    if len(lines) > 1:
+        handles, labels = panels[0].get_legend_handles_labels()
+        columns = max(1, int(14 * figure.get_figwidth() / (max(map(len, labels)) + 8)))
+        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
+    figure.suptitle(title)
+    figure.savefig(path, dpi=150)
+
+
+def draw_panel(panel, lines: dict[str, list[Row]], field: str, name: str) -> None:
+    """One measure: lines over numbers, points side by side over anything else."""
+    values = list(dict.fromkeys(row.point[field] for rows in lines.values() for row in rows))
+    is_number = all(type(value) in (int, float) for value in values)
+    ticks = values if is_number else range(len(values))
+    place = dict(zip(values, ticks, strict=True))
+    for number, (label, rows) in enumerate(lines.items()):
+        drawn = sorted((place[row.point[field]], row.found.get(name, [])) for row in rows)
+        drawn = [(x, *mean_and_std(found)) for x, found in drawn if found]
+        aside = 0 if is_number else 0.6 * ((number + 0.5) / len(lines) - 0.5)
+        turn, kind = divmod(number, len(COLOURS))
+        panel.errorbar(
+            [x + aside for x, _, _ in drawn],
+            [mean for _, mean, _ in drawn],
+            [std or 0 for _, _, std in drawn],
+            label=label,
+            color=COLOURS[kind],
+            marker=MARKERS[(kind + turn) % len(MARKERS)],  # colours come again with another one
+            linestyle="-" if is_number else "none",
+            markersize=5,
+            capsize=3,
+        )
+    if is_number and min(values) > 0 and max(values) >= 50 * min(values):
+        panel.set_xscale("log")
+        panel.minorticks_off()
+    elif not is_number:
+        panel.set_xlim(-0.5, len(values) - 0.5)
+    panel.set_xticks(ticks, list(map(str, values)))
+    panel.grid(alpha=0.3)
+    panel.spines[["top", "right"]].set_visible(False)
+
+
+def write(
+    runs: dict[Run, dict], axes: Sequence[Axis], results: dict[Run, Result], out: Path, told: str
+) -> str:
+    """All files of a sweep; the Markdown."""
+    rows = make_rows(runs, axes, results)
+    out.mkdir(parents=True, exist_ok=True)
+    write_csv(out / "sweep.csv", rows, out)
+    file, seeds = next(iter(runs)).config, max(row.num_runs for row in rows)
+    title = f"{Path(file).stem}, {seeds} seeds: mean and standard deviation"
+    for path in plots_of(rows, out):
+        together = next(axis.fields for axis in axes if path.stem in axis.fields)
+        draw(path, rows, path.stem, together, title if seeds > 1 else Path(file).stem)
+    text = render(rows, results, out, told)
+    with replace_file(out / "sweep.md") as file:
+        file.write(text)
+    return text
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status: 0, 1 if a run failed, 75 if it was stopped and can go on."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
+    parser.error = _fail
+    several = {"nargs": "+", "default": [], "metavar": "FIELD=VALUE"}
+    parser.add_argument("--config", required=True, help="a file, or FILE:METHOD")
+    parser.add_argument("--out", required=True, type=Path, help="folder of the runs and tables")
+    parser.add_argument("--grid", action="extend", **several, help="FIELD=VALUE,VALUE: all of them")
+    parser.add_argument("--zip", action="append", **several, help="fields that change together")
+    parser.add_argument("--set", action="extend", **several, help="for all runs")
+    parser.add_argument("--jobs", type=int, default=1, help="runs at a time [%(default)s]")
+    parser.add_argument("--dry_run", action="store_true", help="list the runs, and exit")
+    options = parser.parse_args(arguments)
+    told = shlex.join(["python", "-m", "experiments.sweep", *(arguments or sys.argv[1:])])
+    try:
+        out = check_folder(options.out)
+        axes = [parse_axis([text]) for text in options.grid] + [*map(parse_axis, options.zip)]
+        runs = make_runs(options.config, axes, [*map(parse_setting, options.set)])
+        if options.dry_run:
+            for run in runs:
+                print(f"{read(run, out).status}: {in_shell(run, out)}")
+            return 0
+        results = launch(runs, out, options.jobs)
+        print(write(runs, axes, results, out, told))
+    except ValueError as error:
+        _fail(str(error))
+    except OSError as error:
+        _fail(f"Cannot write to {error.filename or out}: {error.strerror}.")
+    statuses = {result.status for result in results.values()}
+    return SAVED if statuses & {"interrupted", "missing"} else int(statuses != {"finished"})
+
+
+def _fail(sentence: str) -> NoReturn:
+    print(f"python -m experiments.sweep: {sentence}", file=sys.stderr)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    jax.config.update("jax_platforms", "cpu")  # accelerators are for the runs
+    sys.exit(main())

@@ -3,7 +3,7 @@
     from spr_jax import find_label_errors
 
     found = find_label_errors(features, labels)
-    suspects = np.argsort(-found.entry)[:100]
+    found.noise.rate, found.order[:100]  # share of wrong labels, the most suspect examples
 
 The names below are imported when they are first used.
 """
@@ -14,10 +14,10 @@ __version__ = "0.1.0"
 _HOME = {
     "BACKBONES": "spr_jax.backbones",
     "DATASETS": "spr_jax.datasets",
-    "Detection": "spr_jax.detect",
+    "Detection": "spr_jax.label_errors",
     "LOSSES": "spr_jax.losses",
     "METHODS": "spr_jax.methods",
-    "find_label_errors": "spr_jax.detect",
+    "find_label_errors": "spr_jax.label_errors",
 }
 __all__ = [*_HOME]
 

@@ -8,6 +8,7 @@ import contextlib
 import csv
 import os
 import pickle
+import sys
 import tempfile
 import tokenize
 import zipfile
@@ -190,3 +191,11 @@ def check_folder(path: str | Path) -> Path:
     if not os.access(existing, os.W_OK | os.X_OK):
         raise ValueError(f"Cannot write to {path}: no permission to write in {existing}.")
     return path
+
+
+def shown(label) -> str:
+    """A label of the user's as text that cannot steer a terminal, nor break it."""
+    text = str(label)
+    encoding = sys.stdout.encoding or "utf-8"
+    encodable = text.encode(encoding, "replace").decode(encoding) == text
+    return text if text.isprintable() and encodable else ascii(text)

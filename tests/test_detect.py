@@ -21,11 +21,51 @@ def test_errors_in_the_digits_are_found():
     found = find_label_errors(features, given)
     assert isinstance(found, Detection)
     wrong = given != true
-    most_suspect = np.argsort(-found.entry)[: wrong.sum()]
-    assert wrong[most_suspect].mean() > 0.9
-    assert not wrong[found.clean].any()
+    for order in (found.order, np.argsort(-found.entry)):
+        assert wrong[order[: wrong.sum()]].mean() > 0.9
+    assert wrong[found.clean].mean() < 0.03 and wrong[~found.clean].mean() > 0.9
     assert (found.suggested == true).mean() > 0.9
     assert found.gap <= 1e-3
+    half = find_label_errors(features, given, keep=0.5)
+    assert half.clean.mean() == pytest.approx(0.5, abs=0.01) and not wrong[half.clean].any()
+    np.testing.assert_array_equal(half.order, np.argsort(-half.entry, kind="stable"))
+
+
+def test_share_of_wrong_labels_is_estimated():
+    features, given, true = noisy_digits(rate=0.2)
+    noise = find_label_errors(features, given).noise
+    wrong = given != true
+    assert noise.interval[0] < noise.rate < noise.interval[1]
+    assert noise.rate == pytest.approx(wrong.mean(), abs=0.03) and noise.explained
+    by_class = [wrong[given == label].mean() for label in noise.classes]
+    np.testing.assert_allclose(noise.by_class, by_class, atol=0.1)
+    np.testing.assert_allclose(noise.confusion.sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(1 - np.diag(noise.confusion), noise.by_class, atol=1e-5)
+
+
+def test_levels_are_kept_or_reported():
+    features, given, true = noisy_digits(rate=0.2)
+    wrong = given != true
+    kept = find_label_errors(features, given, max_noise_in_clean=0.05)
+    assert 0 < wrong[kept.clean].mean() + 1e-9 <= 0.05 and kept.clean.mean() > 0.5
+    assert (kept.promise.level, kept.promise.of) == (0.05, "clean")
+    flagged = find_label_errors(features, given, max_false_alarms=0.1)
+    assert (~wrong)[~flagged.clean].mean() <= 0.1 and (~flagged.clean).mean() > 0.05
+    strict = find_label_errors(features, given, max_noise_in_clean=0.001)
+    assert not strict.promise.attained.any() and not strict.clean.any()
+    assert (strict.promise.lowest > 0.001).all()
+
+
+def test_random_labels_are_said_to_be():
+    features, _, true = noisy_digits()
+    random = np.random.default_rng(0).permutation(true)
+    assert not find_label_errors(features, random).noise.explained
+
+
+def test_right_labels_are_hardly_flagged():
+    features, _, true = noisy_digits()
+    found = find_label_errors(features, true)
+    assert found.noise.rate < 0.02 and (~found.clean).mean() < 0.02
 
 
 def test_same_call_same_answer(data):
@@ -129,6 +169,9 @@ def test_bad_arrays_are_described(features, labels, says):
         ({"per_class": 2.5}, "per_class is 2.5; expected 1 or more"),
         ({"keep": "0.5"}, "keep is '0.5'; expected a share"),
         ({"keep": np.array([0.5, 0.5])}, "keep is array"),
+        ({"max_noise_in_clean": 0.0}, "max_noise_in_clean is 0.0; expected a share between"),
+        ({"max_false_alarms": 1}, "max_false_alarms is 1; expected a share between"),
+        ({"keep": 0.5, "max_false_alarms": 0.1}, "max_false_alarms=0.1 and keep=0.5; give one"),
         ({"seed": -1}, "seed is -1; expected an integer from 0"),
         ({"seed": 10**30}, "seed is 10+; expected an integer from 0"),
     ],
@@ -151,25 +194,37 @@ def test_command_writes_what_it_found(tmp_path, capsys):
     out = tmp_path / "deep" / "out"
     main([str(tmp_path / "features.npy"), str(tmp_path / "labels.npy"), f"--out={out}", "--top=3"])
     printed = capsys.readouterr().out
-    assert "200 examples of 4 classes" in printed
+    assert "200 examples of 4 classes" in printed and "% of the labels are wrong" in printed
     assert "\x1b" not in printed  # names are text, not terminal commands
 
     found = find_label_errors(features, names[given])
     rows = read_table(out)
-    assert list(rows[0]) == ["index", "label", "suspect", "entry", "rank", "suggested"]
+    assert list(rows[0]) == ["index", "label", "suspect", "wrong", "entry", "rank", "suggested"]
     assert [row["label"] for row in rows] == names[given].tolist()
     assert [row["suspect"] == "1" for row in rows] == (~found.clean).tolist()
     assert [row["suggested"] for row in rows] == found.suggested.tolist()
     np.testing.assert_allclose([float(row["entry"]) for row in rows], found.entry, rtol=1e-5)
+    np.testing.assert_allclose([float(row["wrong"]) for row in rows], found.wrong, rtol=1e-4)
     ranks = np.array([int(row["rank"]) for row in rows])
-    np.testing.assert_array_equal(np.argsort(ranks), np.argsort(-found.entry, kind="stable"))
-    assert str(np.argmax(found.entry)) in printed
+    np.testing.assert_array_equal(np.argsort(ranks), found.order)
+    assert str(found.order[0]) in printed
 
     summary = json.loads((out / "summary.json").read_text())
     assert summary["examples"] == 200
     assert summary["suspect"] == sum(row["suspect"] for row in summary["classes"])
-    assert summary["gap"] == found.gap
+    assert summary["gap"] == found.gap and summary["wrong_share"] == found.noise.rate
+    assert summary["features_explain_labels"] and summary["classes"][0]["label"] == "=cat()"
     assert sorted(path.name for path in out.iterdir()) == ["labels.csv", "summary.json"]
+
+
+def test_command_names_the_classes_that_cannot_keep_a_level(tmp_path, capsys):
+    main([f"--out={tmp_path}", "--max_noise_in_clean=0.02"])
+    printed = capsys.readouterr().out
+    summary = json.loads((tmp_path / "summary.json").read_text())
+    missed = [row for row in summary["classes"] if not row["attained"]]
+    assert summary["asked"] == {"level": 0.02, "of": "clean"} and missed
+    assert f"{len(missed)} of 10 classes cannot keep this" in printed
+    assert f"{missed[0]['label']} (not below {100 * missed[0]['lowest_level']:.1f} %)" in printed
 
 
 @pytest.mark.parametrize(

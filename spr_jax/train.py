@@ -108,7 +108,7 @@ class Program(NamedTuple):
     other_step: Callable | None  # the same with the method's other loss
     scan: Callable  # (networks, buffers, images, index, place) -> buffers
     collect: Callable  # (buffers, index, weights) -> record in the order of the data set
-    count: Callable  # (networks, memory, images, labels, weights) -> [top-1, top-5] right
+    count: Callable  # (so_far, networks, memory, images, labels, weights) -> [top-1, top-5] right
 
 
 def make_program(setup: Setup) -> Program:
@@ -140,11 +140,13 @@ def make_program(setup: Setup) -> Program:
 
         return lax.psum(jax.tree.map(in_order, buffers), AXIS)
 
-    def count(networks, memory, images, labels, weights):
+    def count(so_far, networks, memory, images, labels, weights):
+        # Added up on the device. A batch thus waits for the one before it: else two might meet in
+        # the sum over devices, each on one device and waiting for the other.
         probability = method.predict(networks, memory, pixels_of(images))
         _, best = lax.top_k(probability, min(5, dataset.num_classes))
         hits = (best == labels[:, None]) & (weights > 0)[:, None]
-        return lax.psum(jnp.stack([hits[:, 0].sum(), hits.sum()]), AXIS)
+        return so_far + lax.psum(jnp.stack([hits[:, 0].sum(), hits.sum()]), AXIS)
 
     def pixels_of(images):
         return normalise(images, dataset.mean, dataset.std)
@@ -289,17 +291,16 @@ def count_right(
     """Share of a split's labels that are the network's first guess, and among its first five."""
     order = epoch_order(len(split.labels), batch_size, seed=0, epoch=0, shuffle=False)
     order = local_order(order)
-    total = np.zeros(2, int)
-    steps = order.index.shape[1]
+    devices, steps, _ = order.index.shape
     if isinstance(split.images, np.ndarray):
         batches = (split.images[order.index[:, step]] for step in range(steps))
     else:
         batches = (views[0] for views in _host_stream(split.images, order, random_crops=False))
-    hits = []
+    found = jax.pmap(lambda _: jnp.zeros(2, int))(np.zeros(devices))
     for step, images in enumerate(prefetch(batches, put=lambda images: images)):
         index, weights = order.index[:, step], order.weights[:, step]
-        hits.append(program.count(networks, memory, images, split.labels[index], weights))
-    return sum((np.asarray(hit[0]) for hit in hits), total) / len(split.labels)
+        found = program.count(found, networks, memory, images, split.labels[index], weights)
+    return np.asarray(found[0]) / len(split.labels)
 
 
 def on_every_device(tree: Any) -> Any:

@@ -5,7 +5,7 @@
 The paper has 86.8 % after 160 epochs, on an accelerator.
 """
 
-from configs import base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):
@@ -13,4 +13,5 @@ def get_config(method: str = "spr"):
     config.epochs = 160
     config.optimizer.update(learning_rate=0.1, weight_decay=1e-3)
     base.decide(config, "optimizer.momentum", paper=0.9, released=0.0, exact=0.0)
+    recipes.apply(config)
     return config

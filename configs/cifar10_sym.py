@@ -8,7 +8,7 @@ accelerator. At rate 0.8 it does not let the sparse penalty grow: --config.metho
 small machine trains a narrow network: --config.backbone.width=16.
 """
 
-from configs import base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):
@@ -17,4 +17,5 @@ def get_config(method: str = "spr"):
     config.noise.update(kind="symmetric", rate=0.2)
     config.optimizer.update(learning_rate=0.01)
     base.decide(config, "optimizer.weight_decay", paper=1e-4, released=5e-4, exact=5e-4)
+    recipes.apply(config)
     return config

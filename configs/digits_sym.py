@@ -6,7 +6,7 @@
 Half a minute on two CPU cores for both: 72 % with plain training, 98 % with SPR.
 """
 
-from configs import base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):
@@ -16,6 +16,7 @@ def get_config(method: str = "spr"):
     config.batch_size = 64
     config.noise.update(kind="symmetric", rate=0.4)
     config.optimizer.update(learning_rate=0.05, weight_decay=1e-3)
-    if method == "spr":
+    if "cutmix" in config.method:
         config.method.update(cutmix=0.0)
+    recipes.apply(config)
     return config

@@ -6,7 +6,7 @@ How long it takes depends on the images; the bar says so. The labels are taken a
 whole data is one regression (preset exact).
 """
 
-from configs import base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):
@@ -16,4 +16,5 @@ def get_config(method: str = "spr"):
     config.batch_size = 64
     config.backbone.width = 16  # small enough for a laptop; 64 is the paper's
     config.optimizer.update(learning_rate=0.05)
+    recipes.apply(config)
     return config

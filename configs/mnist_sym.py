@@ -7,7 +7,7 @@ About 20 seconds an epoch on two CPU cores. The paper has 99.3 / 99.2 / 99.2 / 9
 0.2 / 0.4 / 0.6 / 0.8 after 50 epochs; ten epochs at 0.4 are in experiments/reports/learn_mnist.md.
 """
 
-from configs import base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):
@@ -15,6 +15,7 @@ def get_config(method: str = "spr"):
     config.epochs = 50
     config.noise.update(kind="symmetric", rate=0.2)
     config.optimizer.update(learning_rate=0.01, weight_decay=1e-3)
-    if method == "spr":
+    if "cutmix" in config.method:
         config.method.update(cutmix=0.0, growth=1.2)  # supervised SPR
+    recipes.apply(config)
     return config

@@ -1,14 +1,136 @@
-"""Losses, one value for each example, never averaged. Shapes: logits [b, c], labels [b]."""
+"""Losses, one value for each example, never averaged. Shapes: logits [b, c], labels [b].
+
+All are computed from log p, which stays finite however large the logits are: 1 - p is
+-expm1(log p), and p^q is exp(q log p).
+"""
+
+import math
 
 import jax
 import jax.numpy as jnp
 from jax import Array
 
+LOG_ZERO = math.log(1e-4)  # what counts as log 0; the papers write -4, all released codes have this
+
+
+def log_probability(logits: Array, labels: Array) -> Array:
+    """log p of the label."""
+    return jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
+
 
 def cross_entropy(logits: Array, labels: Array) -> Array:
     """-log p of the label."""
-    picked = jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)
-    return -picked[:, 0]
+    return -log_probability(logits, labels)
+
+
+def focal(logits: Array, labels: Array, *, gamma: float = 0.5, detach: bool = True) -> Array:
+    """(1 - p)^gamma (-log p): cross-entropy at gamma = 0, less weight on easy examples above.
+
+    Lin et al., 2017, https://arxiv.org/abs/1708.02002, Eq. 4. `detach` takes the weight for a
+    constant, as released with SR and APL.
+    """
+    log_p = log_probability(logits, labels)
+    weight = _difficulty(log_p, gamma)
+    return -log_p * (jax.lax.stop_gradient(weight) if detach else weight)
+
+
+def _difficulty(log_p, gamma):
+    """(1 - p)^gamma; below 1e-7, 1 - p has no slope, which for gamma < 1 has a pole at 0."""
+    return jnp.clip(-jnp.expm1(log_p), 1e-7, 1) ** gamma
+
+
+def generalized_cross_entropy(logits: Array, labels: Array, *, q: float = 0.7) -> Array:
+    """(1 - p^q) / q: cross-entropy as q -> 0, absolute error at q = 1.
+
+    Zhang and Sabuncu, 2018, https://arxiv.org/abs/1805.07836, Eq. 6.
+    """
+    return -jnp.expm1(q * log_probability(logits, labels)) / q
+
+
+def absolute_error(logits: Array, labels: Array) -> Array:
+    """1 - p: half of the l1 distance between prediction and one-hot label."""
+    return -jnp.expm1(log_probability(logits, labels))
+
+
+def symmetric_cross_entropy(
+    logits: Array,
+    labels: Array,
+    *,
+    alpha: float = 0.1,
+    beta: float = 1.0,
+    log_zero: float = LOG_ZERO,
+) -> Array:
+    """alpha CE + beta RCE, where the reverse one swaps prediction and one-hot label.
+
+    RCE = -sum_k p_k log e_k = -log_zero (1 - p) if log 0 counts as `log_zero`.
+    Wang et al., 2019, https://arxiv.org/abs/1908.06112.
+    """
+    reverse = -log_zero * absolute_error(logits, labels)
+    return alpha * cross_entropy(logits, labels) + beta * reverse
+
+
+def normalized_focal(logits: Array, labels: Array, *, gamma: float = 0.5) -> Array:
+    """Focal loss of the label divided by the sum of it over all labels; NCE at gamma = 0.
+
+    Ma et al., 2020, https://arxiv.org/abs/2006.13554; the weights are constants, as released.
+    """
+    log_p = jax.nn.log_softmax(logits)
+    each = jax.lax.stop_gradient(_difficulty(log_p, gamma)) * log_p  # [b, c]
+    picked = jnp.take_along_axis(each, labels[:, None], axis=1)[:, 0]
+    return picked / each.sum(axis=1)
+
+
+ACTIVE = ("nce", "nfl")
+PASSIVE = {"mae": 1.0, "rce": -LOG_ZERO}  # times 1 - p
+
+
+def active_passive(
+    logits: Array,
+    labels: Array,
+    *,
+    active: str = "nce",
+    passive: str = "rce",
+    alpha: float = 1.0,
+    beta: float = 1.0,
+    gamma: float = 0.5,
+) -> Array:
+    """alpha * active + beta * passive: one raises the label's p, one lowers all others.
+
+    Ma et al., 2020, https://arxiv.org/abs/2006.13554. gamma is that of "nfl".
+    """
+    normalized = normalized_focal(logits, labels, gamma=gamma if active == "nfl" else 0)
+    return alpha * normalized + beta * PASSIVE[passive] * absolute_error(logits, labels)
+
+
+def bootstrap(logits: Array, labels: Array, *, kind: str = "hard", beta: float = 0.8) -> Array:
+    """Cross-entropy with the target beta * label + (1 - beta) * what the network believes.
+
+    Its belief is the likeliest class ("hard") or, with a slope of its own, p ("soft", for which
+    beta = 0.95 is usual). Reed et al., 2015, https://arxiv.org/abs/1412.6596.
+    """
+    log_p = jax.nn.log_softmax(logits)
+    if kind == "hard":
+        own = cross_entropy(logits, jnp.argmax(logits, axis=1))
+    else:
+        own = -jnp.sum(jnp.exp(log_p) * log_p, axis=1)
+    return beta * cross_entropy(logits, labels) + (1 - beta) * own
+
+
+def forward_corrected(logits: Array, labels: Array, matrix: Array) -> Array:
+    """-log sum_j p_j T_jy, where T_jk is the chance that class j is labelled k.
+
+    Patrini et al., 2017, https://arxiv.org/abs/1609.03683.
+    """
+    log_matrix = jnp.log(jnp.maximum(matrix, 1e-30)).astype(logits.dtype)
+    return -jax.nn.logsumexp(jax.nn.log_softmax(logits) + log_matrix.T[labels], axis=1)
+
+
+def negative_learning(logits: Array, complementary: Array) -> Array:
+    """-log(1 - p) of a label that the example is said not to have.
+
+    Kim et al., 2019, https://arxiv.org/abs/1908.07387. 1 - p below 1e-5 has no slope, as released.
+    """
+    return -jnp.log(jnp.clip(absolute_error(logits, complementary), 1e-5, 1))
 
 
 def sparse_penalty(logits: Array, *, q: float = 0.2) -> Array:
@@ -30,4 +152,11 @@ def sparse_norm(logits: Array, *, q: float = 0.2) -> Array:
     return jnp.sum(jnp.clip(jnp.abs(logits), 1e-7) ** q, axis=1) ** (1 / q)
 
 
-LOSSES = {"ce": cross_entropy}
+LOSSES = {
+    "ce": cross_entropy,
+    "focal": focal,
+    "gce": generalized_cross_entropy,
+    "sce": symmetric_cross_entropy,
+    "apl": active_passive,
+    "bootstrap": bootstrap,
+}

@@ -109,8 +109,14 @@ def enter(config, phase: Phase, position: Position) -> Position:
 
 
 def _init_memory(setup):
-    labels = np.asarray(setup.dataset.train.labels, np.int32)
-    return jax.device_get(setup.method.init(labels, setup.dataset.num_classes))
+    train = setup.dataset.train
+    labels = np.asarray(train.labels, np.int32)
+    memory = jax.device_get(setup.method.init(labels, setup.dataset.num_classes))
+    if "right" in memory:
+        if train.true_labels is None:
+            raise ValueError("This method needs true labels, and the data set has none.")
+        memory["right"] = labels == train.true_labels
+    return memory
 
 
 def one_epoch(config, experiment, phase, program, position, data, should_stop):

@@ -22,7 +22,9 @@ from spr_jax.train import make_program, start_epoch, train_epoch
 from spr_jax.types import Dataset, Split
 
 HOME = Path(__file__).parent.parent / "configs"
-NAMES = sorted(path.stem for path in HOME.glob("*.py") if path.stem not in ("__init__", "base"))
+NAMES = sorted(
+    path.stem for path in HOME.glob("*.py") if path.stem not in ("__init__", "base", "recipes")
+)
 LARGE = ("animal10n", "webvision")
 SHAPES = {  # of an image, number of classes; Inception takes no smaller ones
     "digits": ((8, 8, 1), 10),

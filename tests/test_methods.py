@@ -11,7 +11,7 @@ from jax import random
 
 from spr_jax.backbones import BACKBONES, Classifier
 from spr_jax.losses import LOSSES
-from spr_jax.methods import METHODS
+from spr_jax.methods import METHODS, Method
 from spr_jax.methods.method import mean_probability, weighted_mean
 from spr_jax.network import make_network
 from spr_jax.registry import build, defaults
@@ -20,7 +20,18 @@ from spr_jax.types import Batch
 AXIS, DEVICES, B, C = "devices", 2, 8, 3
 N = DEVICES * B
 
+
+def stages_of(name):
+    """The parts of a method by name; it may be of one piece."""
+    made = build(METHODS, defaults(METHODS, name))
+    if isinstance(made, Method):
+        return {name: made}
+    return {f"{name}, stage {number}": stage.method for number, stage in enumerate(made, 1)}
+
+
+STAGES = {part: method for name in METHODS for part, method in stages_of(name).items()}
 each_method = pytest.mark.parametrize("name", METHODS)
+each_stage = pytest.mark.parametrize("name", STAGES)
 
 
 @cache
@@ -39,7 +50,7 @@ def make_batch(num_views):
 
 
 def make(name):
-    method = build(METHODS, defaults(METHODS, name))
+    method = STAGES[name]
     return method, make_networks(method.num_networks), method.init(np.arange(N) % C, C)
 
 
@@ -93,7 +104,7 @@ def test_options_all_have_defaults(name):
     assert all(p.default is not None for p in parameters)  # or a flag could not set it
 
 
-@each_method
+@each_stage
 def test_memory_holds_arrays(name):
     _, _, memory = make(name)
     assert isinstance(memory, dict)
@@ -102,7 +113,7 @@ def test_memory_holds_arrays(name):
 
 
 @pytest.mark.parametrize("epoch", [0, 1])
-@each_method
+@each_stage
 def test_loss_and_slope_are_finite(name, epoch):
     _, loss, slope, _, _ = step(name, epoch)
     assert loss.shape == (DEVICES,)
@@ -110,14 +121,14 @@ def test_loss_and_slope_are_finite(name, epoch):
     assert all(np.isfinite(leaf).all() for leaf in jax.tree.leaves(slope))
 
 
-@each_method
+@each_stage
 def test_loss_moves_every_network(name):
     _, _, slope, _, _ = step(name)
     for of_network in slope:
         assert all(abs(leaf).max() > 0 for leaf in jax.tree.leaves(of_network["head"]))
 
 
-@each_method
+@each_stage
 def test_loss_returns_networks_with_new_batch_statistics(name):
     method, before, _ = make(name)
     _, _, _, after, record = step(name)
@@ -130,7 +141,7 @@ def test_loss_returns_networks_with_new_batch_statistics(name):
     assert all(values.shape[:2] == (DEVICES, B) for values in record.values())
 
 
-@each_method
+@each_stage
 def test_revised_memory_has_the_form_of_the_first(name):
     """Or each epoch would compile anew, and a checkpoint would not fit."""
     first, second = (step(name, epoch)[0] for epoch in (0, 1))
@@ -138,7 +149,7 @@ def test_revised_memory_has_the_form_of_the_first(name):
     assert form(second) == form(first)
 
 
-@each_method
+@each_stage
 def test_predictions_are_probabilities(name):
     method, networks, memory = make(name)
     (images,) = make_batch(1).views
@@ -149,7 +160,7 @@ def test_predictions_are_probabilities(name):
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
 
 
-@each_method
+@each_stage
 def test_log_holds_numbers(name):
     method, _, memory = make(name)
     assert all(np.isscalar(value) for value in method.describe(memory).values())

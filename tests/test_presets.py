@@ -13,7 +13,7 @@ OF_SPR = {
     "method.classes_per_group": (10, 10, 100),
     "method.pca_dim": (10, 10, 64),
     "method.intercept": (False, False, True),
-    "method.select": ("piece", "piece", "class"),
+    "method.select": ("piece", "piece", "auto"),
     "method.ties": ("interpolated", "released", "interpolated"),
 }
 DECAY = {"optimizer.weight_decay": (1e-4, 5e-4, 5e-4)}
@@ -26,7 +26,7 @@ OF_EXPERIMENT = {
 EXPERIMENTS = sorted(
     path.stem
     for path in Path(settings.__file__).parents[1].glob("configs/*.py")
-    if path.stem not in ("__init__", "base")
+    if path.stem not in ("__init__", "base", "recipes")
 )
 # Of the paper, section 6 of the reference: what no preset changes.
 FIELDS = ("backbone.name", "epochs", "batch_size", "optimizer.learning_rate", "optimizer.clip_norm")

@@ -1,8 +1,44 @@
 """Methods by name. Each is a function of its options: a `Method`, or a tuple of `Stage`s."""
 
-from spr_jax.methods import robust_loss, spr
+from spr_jax.methods import (
+    feature_dropout,
+    forward_correction,
+    negative_learning,
+    nested_co_teaching,
+    peers,
+    pencil,
+    plc,
+    robust_loss,
+    selfie,
+    small_loss,
+    sparse_regularization,
+    spr,
+)
 from spr_jax.methods.method import Method, Stage
 
 __all__ = ["METHODS", "Method", "Stage"]
 
-METHODS = {"spr": spr.spr, "ce": robust_loss.ce}
+METHODS = {
+    "spr": spr.spr,
+    "ce": robust_loss.ce,
+    "focal": robust_loss.focal,
+    "gce": robust_loss.gce,
+    "sce": robust_loss.sce,
+    "apl": robust_loss.apl,
+    "bootstrap": robust_loss.bootstrap,
+    "forward": forward_correction.forward,
+    "sr": sparse_regularization.sr,
+    "nlnl": negative_learning.nlnl,
+    "dropout": feature_dropout.dropout,
+    "nested": feature_dropout.nested,
+    "mentornet": peers.mentornet,
+    "decoupling": peers.decoupling,
+    "co_teaching": peers.co_teaching,
+    "co_teaching_plus": peers.co_teaching_plus,
+    "nct": nested_co_teaching.nct,
+    "pencil": pencil.pencil,
+    "plc": plc.plc,
+    "selfie": selfie.selfie,
+    "small_loss": small_loss.small_loss,
+    "oracle": small_loss.oracle,
+}

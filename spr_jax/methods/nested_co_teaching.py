@@ -1,0 +1,82 @@
+"""NCT, nested co-teaching (Chen et al., 2021, https://arxiv.org/abs/2104.13766).
+
+First two networks are trained with nested dropout, apart from each other. Then each half of a batch
+is sifted by one of them, in eval mode and with the best few features, and teaches the other.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+
+from spr_jax.devices import AXIS
+from spr_jax.methods.expect import expect
+from spr_jax.methods.feature_dropout import nested
+from spr_jax.methods.method import Method, Stage
+from spr_jax.methods.selection import easiest
+
+
+def nct(
+    sigma: float = 100.0,
+    warmup: int = 100,
+    forget_rate: float = 0.2,
+    learning_rate: float = 0.004,
+) -> tuple[Stage, ...]:
+    """Nested co-teaching: two networks with nested dropout, which then teach each other.
+
+    sigma: of nested dropout. warmup: epochs apart. forget_rate: share that the teacher leaves out.
+    learning_rate: constant while they teach; 0 for the run's schedule. Batch norm goes on as in
+    all training; the release freezes it while they teach.
+    """
+    expect(warmup >= 0, "warmup", warmup, "0 or more")
+    expect(0 <= forget_rate < 1, "forget_rate", forget_rate, "a share from 0 to below 1")
+    expect(learning_rate >= 0, "learning_rate", learning_rate, "0 or more")
+    alone = nested(sigma)
+
+    def init(labels, num_classes):
+        return alone.init(labels, num_classes) | {"clean": jnp.ones(len(labels), bool)}
+
+    def apart(networks, batch, memory, key):
+        keys = random.split(key, 2)
+        value, networks, right = both(networks, (batch, batch), memory, keys)
+        return value, (networks, {"is_right": sum(right) / 2})
+
+    def together(networks, batch, memory, key):
+        middle = len(batch.labels) // 2
+        parts = slice(middle), slice(middle, None)
+        halves = [jax.tree.map(lambda leaf, part=part: leaf[part], batch) for part in parts]
+        easy = [sift(*pair, memory) for pair in zip(networks, halves, strict=True)]
+        lessons = [mean_over_chosen(*pair, memory) for pair in zip(halves, easy, strict=True)]
+        value, networks, right = both(networks, lessons[::-1], memory, (key, key))
+        record = {"is_right": jnp.concatenate(right[::-1]), "clean": jnp.concatenate(easy)}
+        return value, (networks, record)
+
+    def both(networks, batches, memory, keys):
+        (one, ((first,), of_first)), (two, ((second,), of_second)) = (
+            alone.loss((network,), batch, memory, key)
+            for network, batch, key in zip(networks, batches, keys, strict=True)
+        )
+        return one + two, (first, second), (of_first["is_right"], of_second["is_right"])
+
+    def sift(network, half, memory):
+        """What the network finds easy of the examples that are trained on."""
+        probability = alone.predict((network,), memory, half.images)
+        of_label = jnp.take_along_axis(probability, half.labels[:, None], axis=1)[:, 0]
+        among = half.weights * memory["weights"][half.index] > 0
+        return easiest(-of_label, among, 1 - forget_rate)
+
+    def revise(memory, record, key):
+        return alone.revise(memory, record, key) | {"clean": record["clean"].astype(bool)}
+
+    def predict(networks, memory, images):
+        return sum(alone.predict((network,), memory, images) for network in networks) / 2
+
+    before = Method(init, apart, alone.revise, predict, alone.describe, num_networks=2)
+    teaching = before._replace(loss=together, revise=revise)
+    return Stage(before, warmup), Stage(teaching, learning_rate=learning_rate or None)
+
+
+def mean_over_chosen(half, chosen, memory):
+    """The half with such weights that nested dropout's loss is the mean over the chosen."""
+    weights = half.weights * chosen
+    share = lax.pmean(jnp.mean(weights * memory["weights"][half.index]), AXIS)
+    return half._replace(weights=weights / jnp.maximum(share, 1e-6))

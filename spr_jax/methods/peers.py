@@ -1,0 +1,109 @@
+"""Selection within a batch: by a network for itself, or by two networks for each other.
+
+Peers see the same batch. What one of them learns from may depend on the other, through a mask
+without gradient, so each descends its own loss alone. `clean` holds the examples that the first
+network found easy when it last saw them.
+"""
+
+import math
+
+import jax.numpy as jnp
+from jax import random
+
+from spr_jax.losses import cross_entropy
+from spr_jax.methods.expect import expect
+from spr_jax.methods.method import Method
+from spr_jax.methods.selection import easiest, forgetting, mean_over
+
+
+def mentornet(forget_rate: float = 0.2, ramp: int = 10) -> Method:
+    """MentorNet in its self-paced form: learn from the examples of small loss in each batch.
+
+    Jiang et al., 2018, https://arxiv.org/abs/1712.05055, as others compare with it. forget_rate:
+    share of a batch that is left out, after `ramp` epochs in which it grows.
+    """
+    return _taught_by_peer(forgetting(forget_rate, ramp), num_networks=1)
+
+
+def co_teaching(forget_rate: float = 0.2, ramp: int = 10) -> Method:
+    """Co-teaching: each network learns from the examples that its peer finds easy.
+
+    Han et al., 2018, https://arxiv.org/abs/1804.06872. forget_rate: share of a batch that is left
+    out, the noise rate in the paper, after `ramp` epochs in which it grows.
+    """
+    return _taught_by_peer(forgetting(forget_rate, ramp))
+
+
+def co_teaching_plus(forget_rate: float = 0.2, ramp: int = 10, warmup: int = 20) -> Method:
+    """Co-teaching+: co-teaching on the examples on which the networks disagree.
+
+    Yu et al., 2019, https://arxiv.org/abs/1901.04215. warmup: epochs of plain co-teaching. If the
+    networks agree on a whole batch they learn nothing from it; the release, in its first steps,
+    would take all of it. Nor is softmax applied twice here, as it is there.
+    """
+    expect(warmup >= 0, "warmup", warmup, "0 or more")
+    return _taught_by_peer(forgetting(forget_rate, ramp), warmup)
+
+
+def _taught_by_peer(rate_at, plain_epochs=math.inf, num_networks=2):
+    """Examples change hands only where the networks disagree, after the plain epochs."""
+
+    def loss(networks, batch, memory, key):
+        outputs, networks = forward_all(networks, batch.images, key)
+        losses = [cross_entropy(output.logits, batch.labels) for output in outputs]
+        real, keep = batch.weights > 0, 1 - rate_at(memory["epoch"])
+        among = real & (disagree(outputs) | (memory["epoch"] < plain_epochs))
+        easy_for_peer = reversed([easiest(each, among, keep) for each in losses])
+        means = [
+            mean_over(easy, each, batch.weights)
+            for easy, each in zip(easy_for_peer, losses, strict=True)
+        ]
+        return sum(means), (networks, {"clean": easiest(losses[0], real, keep)})
+
+    def init(labels, num_classes):
+        return {"clean": jnp.ones(len(labels), bool), "epoch": jnp.int32(0)}
+
+    def revise(memory, record, key):
+        return {"clean": record["clean"].astype(bool), "epoch": memory["epoch"] + 1}
+
+    def describe(memory):
+        return {"forget_rate": float(rate_at(memory["epoch"]))}
+
+    return Method(init, loss, revise, describe=describe, num_networks=num_networks)
+
+
+def decoupling(warmup: int = 1, floor: float = 0.1) -> Method:
+    """Decoupling: two networks learn only from the examples on which they disagree.
+
+    Malach and Shalev-Shwartz, 2017, https://arxiv.org/abs/1706.02613. warmup: epochs of plain
+    training. floor: the loss is a mean over no less than this share of the batch, as released, so
+    that a few examples do not make a whole step.
+    """
+    expect(warmup >= 0, "warmup", warmup, "0 or more")
+    expect(0 < floor <= 1, "floor", floor, "a share above 0, up to 1")
+
+    def loss(networks, batch, memory, key):
+        outputs, networks = forward_all(networks, batch.images, key)
+        chosen = disagree(outputs) | (memory["epoch"] < warmup)
+        losses = [cross_entropy(output.logits, batch.labels) for output in outputs]
+        means = [mean_over(chosen, each, batch.weights, floor=floor) for each in losses]
+        return sum(means), (networks, {})
+
+    return Method(
+        init=lambda labels, num_classes: {"epoch": jnp.int32(0)},
+        loss=loss,
+        revise=lambda memory, record, key: {"epoch": memory["epoch"] + 1},
+        num_networks=2,
+    )
+
+
+def forward_all(networks, images, key):
+    """Outputs of a train-mode pass, and the networks after it."""
+    keys = random.split(key, len(networks))
+    passes = [net.forward(images, own) for net, own in zip(networks, keys, strict=True)]
+    return tuple(zip(*passes, strict=True))
+
+
+def disagree(outputs):
+    first, *others = (jnp.argmax(output.logits, axis=1) for output in outputs)
+    return sum((other != first for other in others), jnp.zeros_like(first, bool))

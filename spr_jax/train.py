@@ -23,7 +23,9 @@ from spr_jax.methods.method import Loss
 from spr_jax.network import Network
 from spr_jax.types import Batch, Dataset, Split
 
-IN_FLIGHT = 8  # steps that may wait for the device before the host waits for it
+# Steps that may wait for the device before the host waits for it. At 32 XLA's CPU client makes a
+# device wait, and the others, which wait for that one in a sum over devices, wait for ever.
+IN_FLIGHT = 8
 
 
 @struct.dataclass
@@ -141,8 +143,6 @@ def make_program(setup: Setup) -> Program:
         return lax.psum(jax.tree.map(in_order, buffers), AXIS)
 
     def count(so_far, networks, memory, images, labels, weights):
-        # Added up on the device. A batch thus waits for the one before it: else two might meet in
-        # the sum over devices, each on one device and waiting for the other.
         probability = method.predict(networks, memory, pixels_of(images))
         _, best = lax.top_k(probability, min(5, dataset.num_classes))
         hits = (best == labels[:, None]) & (weights > 0)[:, None]
@@ -248,6 +248,8 @@ def scan_epoch(
     for place in range(order.index.shape[1]):
         images = next(streamed) if setup.is_streamed else data[0]
         buffers = program.scan(progress.state.networks, buffers, images, index, np.int32(place))
+        if place % IN_FLIGHT == 0:
+            jax.block_until_ready(buffers)
     return progress._replace(buffers=buffers)
 
 
@@ -300,6 +302,8 @@ def count_right(
     for step, images in enumerate(prefetch(batches, put=lambda images: images)):
         index, weights = order.index[:, step], order.weights[:, step]
         found = program.count(found, networks, memory, images, split.labels[index], weights)
+        if step % IN_FLIGHT == 0:
+            jax.block_until_ready(found)
     return np.asarray(found[0]) / len(split.labels)
 
 

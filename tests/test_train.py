@@ -165,6 +165,15 @@ def test_devices_do_not_share_randomness_within_a_step():
     assert len(np.unique(draws)) == draws.size
 
 
+def test_only_a_few_batches_are_under_way_at_a_time(case, epoch, monkeypatch):
+    """XLA's CPU client would let devices wait for each other for ever."""
+    waits = []
+    monkeypatch.setattr(jax, "block_until_ready", lambda tree: waits.append(tree))
+    split = make_split(60, 1)  # 30 batches
+    count_right(case.program, case.setup, epoch.state.networks, case.memory, split, batch_size=2)
+    assert len(waits) >= 30 / 8 - 1
+
+
 def test_examples_of_a_dropped_batch_are_not_visited():
     case = Case(drop_last=True)
     record = case.collect(case.train())

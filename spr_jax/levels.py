@@ -5,9 +5,9 @@ any set. Class by class, the surest examples are taken as long as
 
     (1 + INFLATION sum e + 1.64 sqrt(sum e (1 - e))) / size  <=  level,
 
-e the chance of a mistake by the least favourable of the models, and the 1 as in the knockoff
-filter: a set too small to show mistakes cannot promise that there are few. A class that cannot
-keep the level has no examples in the set, and this is reported, never mended in silence.
+e the chance of a mistake by the least favourable of the models, and a little more, and the 1 as in
+the knockoff filter: a set too small to show mistakes cannot promise that there are few. A class
+that cannot keep the level has no examples in the set; this is reported, never mended in silence.
 """
 
 from typing import NamedTuple
@@ -18,6 +18,7 @@ from spr_jax.solver.noise_model import DEVIATIONS, LabelNoise
 
 INFLATION = 1.5  # of expected mistakes; models are never exact,
 OF_DISAGREEMENT = 4  # and less so where they disagree
+UNFORESEEN = 0.002  # chance of a mistake that no model knows of
 LEAST_AUROC = 0.9  # expected; below it no level is claimed
 
 
@@ -40,7 +41,8 @@ def flag_surest(noise: LabelNoise, labels: np.ndarray, level: float) -> Level:
 def is_explained(noise: LabelNoise) -> bool:
     """Whether the features say anything of the labels, beyond what so many parameters always do."""
     n, c = len(noise.wrong), len(noise.rate) - 1
-    return bool(noise.gain > min(2 * c**2, n / 2))
+    enough = min(4 * c**2, 150 * c, n * np.log(c) / 2.5)  # labels at random gain less
+    return bool(noise.gain > enough and noise.rate[0] < 1 - 1 / c)
 
 
 def expected_auroc(wrong: np.ndarray) -> float:
@@ -58,7 +60,7 @@ def _take(noise, labels, level, rank, mistake, share):
     for label in range(num_classes) if can_claim else ():
         mine = np.flatnonzero(labels == label)
         mine = mine[np.argsort(rank[mine], kind="stable")]
-        e = np.asarray(mistake[mine], np.float64)
+        e = np.minimum(mistake[mine].astype(np.float64) + UNFORESEEN, 1)
         mistakes = 1 + inflation * np.cumsum(e) + DEVIATIONS * np.sqrt(np.cumsum(e * (1 - e)))
         bound = mistakes / np.arange(1, len(mine) + 1)
         within = np.flatnonzero(bound <= level)

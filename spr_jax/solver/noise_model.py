@@ -19,8 +19,8 @@ that penalty), each example's from a fit without it. An example must not explain
 What is assumed: that the features tell some examples of each class with near certainty; these show
 T. Labels alone cannot tell little noise on doubtful classes from much noise on certain ones, so
 doubt is made to cost a little (CERTAINTY); this decides where a network has begun to memorise its
-labels, and hardly anywhere else. Where three models, from simple to rich, disagree, the intervals
-are wide.
+labels, or is poor beside much noise, and hardly anywhere else. There a model in which doubt is free
+disagrees. Where models do, from simple to rich and free, the intervals are wide.
 """
 
 from functools import partial
@@ -35,7 +35,7 @@ from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of
 
 CUT = 0.5  # of a residual; that of a label which the fit is certain is wrong is about 1.4
-MOST_ROWS = 20_000  # that the parameters are fitted to; more change them by less than the models do
+MOST_ROWS = 10_000  # that the parameters are fitted to; more change them by less than models do
 MOST_ROUNDS = 100
 TOLERANCE = 3e-6  # improvement of a round, in nats an example
 CERTAINTY = 0.005  # nats that a nat of doubt about the true class costs an example
@@ -44,7 +44,7 @@ JACKKNIFE_ROWS = 5_000  # which needs fewer rows: its variance is in proportion 
 DEVIATIONS = 1.64  # half a 90 % interval
 DISAGREEMENT = 1.5  # how often the difference between models is added to an interval
 DOUBT = 0.5  # and how much of the share of labels that may as well be the other way
-MOST_CLASSES = 100  # whose scores are mixed
+MOST_CLASSES = 30  # whose scores are mixed; the cost grows with their square
 
 
 class Model(NamedTuple):
@@ -77,15 +77,15 @@ def label_noise(
     *,
     num_classes: int,
     pca_dim: int,
-    intervals: bool = True,  # that count the chance of the draw, not only what models say
+    intervals: bool = True,  # with the chance of the draw, and a model in which doubt is free
 ) -> LabelNoise:
-    """Fit three models to whole data, each from the one before; one XLA program."""
+    """Fit models to whole data, the last one being the answer; one XLA program."""
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     with jax.default_matmul_precision("highest"):
         scores = scores_without_own_label(features, labels, num_classes, pca_dim)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # the order given may mean
         chosen = order[:MOST_ROWS]
-        models = fit_models(scores[:, chosen], labels[chosen])
+        models = fit_models(scores[:, chosen], labels[chosen], with_doubt=intervals)
         posteriors = [posterior(model, scores, labels) for model in models]
         wrongs = jnp.stack([_wrong(each, labels) for each in posteriors])
         deviation = _jackknife(scores[:, order], labels[order], models[-1]) if intervals else 0
@@ -136,27 +136,31 @@ def scores_without_own_label(
         residual = targets - beta @ basis
         norms = jnp.sqrt(jnp.sum(residual**2, axis=0))
         shrink = jnp.minimum(1, CUT / jnp.maximum(norms, TINY))
-        return residual * shrink, shrink
+        across = (num_classes - 2) / (num_classes - 1)  # along a cut residual the slope is zero
+        return residual * shrink, jnp.where(shrink < 1, across * shrink, 1)
 
     # As in `mean_shift.py`, over-relaxed: a few digits are enough.
     beta = lax.fori_loop(
         0, 20, lambda _, beta: beta + 1.5 * cut(beta)[0] @ basis.T, targets @ basis.T
     )
-    within, shrink = cut(beta)
+    within, slope = cut(beta)
     leverage = jnp.sum(basis**2, axis=0)
-    own = leverage / jnp.maximum(shrink.mean(), 0.2) / jnp.maximum(1 - leverage, 0.1) * within
+    own = leverage / jnp.maximum(slope.mean(), 0.2) / jnp.maximum(1 - leverage, 0.1) * within
     scores = beta @ basis - own
     scores -= scores.mean(axis=1, keepdims=True)
-    return scores / jnp.maximum(jnp.sqrt(jnp.mean(scores**2)), TINY)
+    size = jnp.sqrt(jnp.mean(scores**2))
+    is_more = size > 0.1 * n**-0.5  # than the label left out makes of constant features
+    return jnp.where(is_more, scores / jnp.maximum(size, TINY), 0)
 
 
 TINY = 1e-30
 
 
-def fit_models(scores: Array, labels: Array) -> list[Model]:
+def fit_models(scores: Array, labels: Array, with_doubt: bool) -> list[Model]:
     """From simple to rich; for very many classes, where mixing is dear, the simple one alone.
 
-    The first begins with much noise: so labels are called right for a reason.
+    The first begins with much noise: so labels are called right for a reason. With doubt, the one
+    before the last is the last where doubt is free.
     """
     c, weights = len(scores), jnp.ones(len(labels), scores.dtype)
     transition = jnp.where(jnp.eye(c) > 0, 0.3, 0.7 / (c - 1))
@@ -165,6 +169,9 @@ def fit_models(scores: Array, labels: Array) -> list[Model]:
     models = [fit(scores, labels, weights, start)]
     for more in ({"mix": zeros((c, c))}, {"tilt": zeros(())}) if c <= MOST_CLASSES else ():
         models.append(fit(scores, labels, weights, models[-1]._replace(**more)))
+    if with_doubt:
+        flatter = models[-1]._replace(slope=models[-1].slope / 2)
+        models.insert(-1, fit(scores, labels, weights, flatter, certainty=0))
     return models
 
 
@@ -227,6 +234,7 @@ def fit(
     labels: Array,  # [n]
     weights: Array,  # [n]
     start: Model,
+    certainty: float = CERTAINTY,
 ) -> Model:
     """Maximise likelihood and prior by L-BFGS."""
 
@@ -234,7 +242,7 @@ def fit(
         likelihood = jnp.log(joint(model, scores, labels).sum(axis=0) + TINY)
         logits = logits_of(model, scores)
         doubt = -jnp.sum(jax.nn.softmax(logits, axis=0) * jax.nn.log_softmax(logits, axis=0), 0)
-        total = weights @ (likelihood - CERTAINTY * doubt) + log_prior(model)
+        total = weights @ (likelihood - certainty * doubt) + log_prior(model)
         return -total / weights.sum()
 
     search = optax.scale_by_zoom_linesearch(max_linesearch_steps=10, initial_guess_strategy="one")

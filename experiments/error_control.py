@@ -15,7 +15,6 @@ made again without measuring.
 
 import argparse
 import json
-import math
 import re
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -33,6 +32,7 @@ from experiments.markdown import table
 from experiments.origin import REPORTS, origin
 from spr_jax.devices import device_mesh, one_device_per_core
 from spr_jax.files import replace_file
+from spr_jax.label_errors import components_for
 from spr_jax.levels import expected_auroc, flag_surest, is_explained, keep_cleanest
 from spr_jax.metrics import read_rows
 from spr_jax.noise import PAIRS, asymmetric, symmetric
@@ -141,7 +141,7 @@ def measure(features: np.ndarray, given: np.ndarray, true: np.ndarray, seed: int
     """All that is recorded of one set of labels; options as in `find_label_errors`."""
     num_classes = int(max(given.max(), true.max())) + 1
     wrong = given != true
-    dim = max(num_classes, min(math.isqrt(len(given) // 4), 64))
+    dim = components_for(len(given), num_classes=num_classes)
     noise = jax.device_get(label_noise(features, given, num_classes=num_classes, pca_dim=dim))
     mesh = device_mesh()
     how = {

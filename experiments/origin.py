@@ -10,11 +10,17 @@ from spr_jax.origin import commit, machine, versions
 REPORTS = Path(__file__).parent / "reports"
 
 
+def _without_folders(argument):
+    """A report does not tell where its maker keeps files."""
+    option, equals, value = argument.rpartition("=")
+    return f"{option}{equals}{os.path.basename(value)}"
+
+
 def origin(*packages: str) -> str:
     """A Markdown block."""
     module = sys.modules["__main__"].__spec__.name
     lines = [
-        f"Command: `{' '.join(['python -m', module, *map(os.path.basename, sys.argv[1:])])}`",
+        f"Command: `{' '.join(['python -m', module, *map(_without_folders, sys.argv[1:])])}`",
         f"Commit: {commit()}",
         f"Date: {datetime.date.today().isoformat()}",
         f"Machine: {machine()}",

@@ -31,8 +31,8 @@ from spr_jax.cores import num_cores
 from spr_jax.files import check_folder
 from spr_jax.origin import commit
 from spr_jax.registry import suggestion
+from spr_jax.settings import SAVED
 
-SAVED = 75  # exit status of a run that was stopped and can go on
 STOPPED = (SAVED, -signal.SIGTERM, -signal.SIGINT)  # the others: before it could save
 LONGEST = 120  # characters of a folder's name; file systems take 255 bytes
 POLL = 0.05  # seconds

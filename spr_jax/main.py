@@ -27,9 +27,9 @@ from spr_jax.cpu_ops import keep_freed_memory
 from spr_jax.devices import one_device_per_core
 from spr_jax.experiment import describe
 from spr_jax.run import Stopped, run
+from spr_jax.settings import SAVED
 
 MISTAKES = (AttributeError, ImportError, LookupError, TypeError, ValueError, OSError)  # in flags
-SAVED = 75  # exit status of a run that was stopped and can go on: try again
 
 CONFIG = config_flags.DEFINE_config_file("config", None, "The experiment.", lock_config=True)
 WORKDIR = flags.DEFINE_string("workdir", None, "Where a run writes. [runs/CONFIG-METHOD]")
@@ -139,6 +139,8 @@ def parse_flags(argv):
             said = said[1:-1].encode().decode("unicode_escape")
         said = re.sub(r".*(\w+Error: |\[Errno \d+\] )", "", said, flags=re.DOTALL)  # of a traceback
         said = " ".join(said.split())
+        if re.fullmatch(r"'\w+'", said):
+            said = f"Unknown field {said}; --dry_run shows those that there are."
         print(f"python -m spr_jax.main: {said}", file=sys.stderr)
         sys.exit(2)
 

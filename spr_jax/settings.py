@@ -18,6 +18,7 @@ from spr_jax.noise import KINDS
 from spr_jax.origin import commit, machine, versions
 from spr_jax.registry import suggestion
 
+SAVED = 75  # exit status of a run that was stopped and can go on: try again
 PRESETS = ("paper", "released", "exact")
 BEGUN = "noise.npz"  # what a run writes first, when its data is there
 CHANGE_NO_RESULT = ("dataset.data_dir", "workers", "compilation_cache", "checkpoint")

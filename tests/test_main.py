@@ -12,6 +12,7 @@ DIGITS = "--config=configs/digits_sym.py"
 MISTAKES = {
     "misspelt field": ([DIGITS, "--config.epochz=3"], 'Did you mean "epochs"'),
     "misspelt option": ([DIGITS, "--config.noise.rat=0.5"], 'Did you mean "rate"'),
+    "unknown field": ([DIGITS, "--config.method.qq=1"], "Unknown field 'qq'; --dry_run shows"),
     "misspelt choice": ([DIGITS, "--config.noise.kind=symetric"], "did you mean 'symmetric'?"),
     "misspelt method": ([f"{DIGITS}:spl"], "Unknown name 'spl'; did you mean 'spr'?"),
     "no number": ([DIGITS, "--config.epochs=abc"], "--config.epochs=abc: invalid literal"),

@@ -440,6 +440,42 @@ def test_revision_ends_the_epoch():
     np.testing.assert_array_equal(revised["labels"], memory["labels"])
 
 
+WHOLE = {"per_class": 0, "intercept": True}
+
+
+def test_auto_keeps_what_is_more_likely_right():
+    memory, record, true = make_epoch()
+    revised = revise(memory, record, select="auto", **WHOLE)
+    right = memory["labels"] == true
+    assert precision(revised, true) > 0.9 and revised["clean"][right].mean() > 0.8
+    assert revised["estimated_noise"] == pytest.approx(1 - float(right.mean()), abs=0.08)
+    realised = 1 - float(precision(revised, true))
+    assert revised["expected_wrong_in_clean"] == pytest.approx(realised, abs=0.06)
+
+
+@pytest.mark.parametrize("rule", ["auto", "knockoffs"])
+def test_poor_features_leave_a_least_share(rule):
+    memory, record, _ = make_epoch()
+    features = np.random.default_rng(0).standard_normal(record["features"].shape)
+    record = record | {"features": features.astype(np.float32)}
+    options = {"select": rule, "least_keep": 0.2, "fallback": "none", "level": 0.01, **WHOLE}
+    clean = revise(memory, record, **options)["clean"]
+    labels = np.asarray(memory["labels"])
+    shares = np.array([clean[labels == label].mean() for label in range(4)])
+    assert (shares > 0.18).all() and shares.mean() < 0.5
+
+
+def test_knockoffs_keep_a_level_or_fall_back():
+    memory, record, true = make_epoch()
+    rule = {"select": "knockoffs", "least_keep": 0.05, **WHOLE}
+    kept = revise(memory, record, level=0.3, **rule)
+    assert precision(kept, true) > 0.7 and kept["classes_attained"] > 0
+    beyond = {"level": 1e-6, **rule}
+    none, share = (revise(memory, record, fallback=name, **beyond) for name in ("none", "share"))
+    assert none["classes_attained"] == share["classes_attained"] == 0
+    assert none["clean"].mean() < 0.06 and share["clean"].mean() > 0.3
+
+
 def test_without_selection_all_are_clean():
     memory, record, _ = make_epoch()
     assert revise(memory, record, select="none")["clean"].all()

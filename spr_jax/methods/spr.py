@@ -21,6 +21,7 @@ from jax.sharding import NamedSharding, PartitionSpec
 from spr_jax.augment import cutmix as paste_boxes
 from spr_jax.devices import AXIS, device_mesh
 from spr_jax.losses import cross_entropy, sparse_norm, sparse_penalty
+from spr_jax.methods.expect import expect
 from spr_jax.methods.method import Method, weighted_mean
 from spr_jax.registry import lookup
 from spr_jax.solver import Options, clean_set, plan_pieces
@@ -42,6 +43,8 @@ def spr(
     intercept: bool = False,
     select: str = "piece",
     level: float = 0.1,
+    scale_level: bool = False,
+    knockoffs: str = "random",
     fallback: str = "share",
     least_keep: float = 0.1,
     ties: str = "interpolated",
@@ -59,8 +62,9 @@ def spr(
     per_class: examples of each class in a piece, 0 for the whole data at once.
     select: what is called clean. The share `keep` of each class, in each "piece" or over the whole
     data ("class"); what is more likely right than wrong ("auto"); as many as the `level` of wrong
-    labels among them allows ("knockoffs", with a `fallback` for classes that cannot attain it:
-    the "share", or "none"); for ablations, all ("none") or a "random" share.
+    labels among them allows ("knockoffs": "random" labels as rivals or "confident" ones, the level
+    as it is or scaled as in the paper, and a `fallback` for classes that cannot attain it, the
+    "share" or "none"); for ablations, all ("none") or a "random" share.
     least_keep: of each class, kept by "auto" and "knockoffs" however poor the features are.
     pairing: "batch", or "clean_noisy" to mix clean with noisy only.
     features: of the training pass ("train") or of an eval-mode pass ("eval").
@@ -80,6 +84,11 @@ def spr(
     find_partner = lookup({"batch": lambda key, clean: None, "clean_noisy": _opposite}, pairing)
     penalize = lookup({"probabilities": sparse_penalty, "logits": sparse_norm}, sparse_on)
     lookup(RULES, select)  # fail now, not after an epoch
+    lookup({"share": None, "none": None}, fallback)
+    lookup({"random": None, "confident": None}, knockoffs)
+    expect(0 < level < 1, "level", level, "a share between 0 and 1")
+    expect(0 <= least_keep < 1, "least_keep", least_keep, "a share from 0 to below 1")
+    trial = Trial(knockoffs, scale_level=scale_level, fallback=fallback, share=keep)
     lookup({"interpolated": None, "released": None}, ties)
 
     def init(labels, num_classes):
@@ -127,7 +136,6 @@ def spr(
         share = jnp.full(num_classes, least_keep, found.entry.dtype)
         surest = partial(keep_lowest, slot=labels, used=jnp.ones(count, bool), share=share)
         if select == "knockoffs":
-            trial = Trial(fallback=fallback, share=keep)
             arguments = (*arguments, None, level)
             tried = knockoff_set(*arguments, plan=plan, options=options, trial=trial, mesh=mesh)
             changes["clean"] = tried.clean | surest(found.entry)

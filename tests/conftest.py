@@ -1,6 +1,10 @@
 """Two CPU devices and double precision, set before JAX is first used; data shared by tests."""
 
 import os
+import signal
+
+# A shell that starts the tests in the background has them, and the runs they start, ignore Ctrl-C.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Small programs are compiled more often than they are run: compile them quickly.
 os.environ.setdefault(

@@ -10,6 +10,7 @@ from spr_jax.levels import (
     INFLATION,
     LEAST_AUROC,
     OF_DISAGREEMENT,
+    UNFORESEEN,
     expected_auroc,
     flag_surest,
     is_explained,
@@ -17,7 +18,7 @@ from spr_jax.levels import (
 )
 from spr_jax.solver.noise_model import LabelNoise, label_noise
 
-LEVELS = [0.02, 0.05, 0.1, 0.3]
+LEVELS = [0.03, 0.08, 0.15, 0.3]
 
 
 def make_chances(sizes, disagreement=0.01, seed=0):
@@ -45,7 +46,7 @@ def make_chances(sizes, disagreement=0.01, seed=0):
 
 def slow_level(noise, labels, level, of_wrong):
     rank = noise.wrong if of_wrong else 1 - noise.wrong
-    mistake = noise.most if of_wrong else 1 - noise.least
+    mistake = np.minimum((noise.most if of_wrong else 1 - noise.least) + UNFORESEEN, 1)
     share = noise.rate[0] if of_wrong else 1 - noise.rate[0]
     inflation = INFLATION + OF_DISAGREEMENT * noise.disagreement[0] / max(share, 0.01)
     chosen, lowest = np.zeros(len(labels), bool), np.full(len(noise.rate) - 1, np.inf)

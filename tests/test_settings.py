@@ -36,7 +36,7 @@ def test_a_preset_that_is_none_is_named():
     [
         ("dataset.name", "digit", "dataset.name is 'digit'; did you mean 'digits'?"),
         ("backbone.name", "c2f3", "did you mean 'c2f2'?"),
-        ("method.name", "sqr", "did you mean 'spr'?"),
+        ("method.name", "sprr", "did you mean 'spr'?"),
         ("noise.kind", "symetric", "did you mean 'symmetric'?"),
         ("noise.rate", 1.0, "noise.rate is 1.0; expected a share"),
         ("dtype", "float16", "dtype is 'float16'"),

@@ -134,7 +134,8 @@ def spr(
         found = clean_set(*arguments, keep, plan=plan, options=options, mesh=mesh)
         changes = {"clean": found.clean, "entry": found.entry}
         share = jnp.full(num_classes, least_keep, found.entry.dtype)
-        surest = partial(keep_lowest, slot=labels, used=jnp.ones(count, bool), share=share)
+        used = jnp.ones(count, bool)
+        surest = partial(jax.jit(keep_lowest), slot=labels, used=used, share=share)
         if select == "knockoffs":
             arguments = (*arguments, None, level)
             tried = knockoff_set(*arguments, plan=plan, options=options, trial=trial, mesh=mesh)

@@ -141,7 +141,7 @@ def scores_without_own_label(
 
     # As in `mean_shift.py`, over-relaxed: a few digits are enough.
     beta = lax.fori_loop(
-        0, 20, lambda _, beta: beta + 1.5 * cut(beta)[0] @ basis.T, targets @ basis.T
+        0, 12, lambda _, beta: beta + 1.5 * cut(beta)[0] @ basis.T, targets @ basis.T
     )
     within, slope = cut(beta)
     leverage = jnp.sum(basis**2, axis=0)

@@ -76,8 +76,8 @@ if __name__ == "__main__":
         [
             "# Learning from MNIST with wrong labels",
             origin("flax", "optax"),
-            "C2F2, ten epochs, seed 0; test accuracy in percent. `exact` keeps what is more likely "
-            "right than wrong, `paper` half of each class. The first epoch's selection compiles.",
+            "C2F2, ten epochs, seed 0; test accuracy in percent. `exact` keeps labels whose chance "
+            "to be wrong is below 0.1, `paper` half of each class. The first selection compiles.",
             render({titles: found[run] for titles, run in named.items()}),
             *(["What is missing is made by\n", "\n".join(missing)] if missing else []),
         ]

@@ -46,6 +46,7 @@ def spr(
     scale_level: bool = False,
     knockoffs: str = "random",
     fallback: str = "share",
+    most_wrong: float = 0.1,
     least_keep: float = 0.1,
     ties: str = "interpolated",
     penalty: str = "l21",
@@ -61,10 +62,11 @@ def spr(
     sparse_on: the penalty is of "probabilities", or of the "logits" as the paper's text has it.
     per_class: examples of each class in a piece, 0 for the whole data at once.
     select: what is called clean. The share `keep` of each class, in each "piece" or over the whole
-    data ("class"); what is more likely right than wrong ("auto"); as many as the `level` of wrong
-    labels among them allows ("knockoffs": "random" labels as rivals or "confident" ones, the level
-    as it is or scaled as in the paper, and a `fallback` for classes that cannot attain it, the
-    "share" or "none"); for ablations, all ("none") or a "random" share.
+    data ("class"); labels that are wrong with a chance below `most_wrong` ("auto"; what is learnt
+    from is explained better in the next epoch, so that doubtful labels would stay); as many as the
+    `level` of wrong labels among them allows ("knockoffs": "random" labels as rivals or "confident"
+    ones, the level as it is or scaled as in the paper, and a `fallback` for classes that cannot
+    attain it, the "share" or "none"); for ablations, all ("none") or a "random" share.
     least_keep: of each class, kept by "auto" and "knockoffs" however poor the features are.
     pairing: "batch", or "clean_noisy" to mix clean with noisy only.
     features: of the training pass ("train") or of an eval-mode pass ("eval").
@@ -87,6 +89,7 @@ def spr(
     lookup({"share": None, "none": None}, fallback)
     lookup({"random": None, "confident": None}, knockoffs)
     expect(0 < level < 1, "level", level, "a share between 0 and 1")
+    expect(0 < most_wrong <= 1, "most_wrong", most_wrong, "a chance above 0, up to 1")
     expect(0 <= least_keep < 1, "least_keep", least_keep, "a share from 0 to below 1")
     trial = Trial(knockoffs, scale_level=scale_level, fallback=fallback, share=keep)
     lookup({"interpolated": None, "released": None}, ties)
@@ -149,7 +152,7 @@ def spr(
                 pca_dim=pca_dim,
                 intervals=False,
             )
-            clean = (noise.wrong < 0.5) | surest(noise.wrong)
+            clean = (noise.wrong < most_wrong) | surest(noise.wrong)
             changes["clean"], changes["estimated_noise"] = clean, noise.rate[0]
             changes["expected_wrong_in_clean"] = jnp.mean(noise.wrong, where=clean)
         return changes

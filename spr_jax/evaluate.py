@@ -7,7 +7,7 @@ from scipy.stats import rankdata
 def selection_quality(
     clean: np.ndarray,  # [N] bool
     right: np.ndarray,  # [N] bool, whether the given label is the true one
-    entry: np.ndarray | None = None,  # [N], larger is more suspect
+    suspicion: np.ndarray | None = None,  # [N], larger is more suspect
 ) -> dict[str, float]:
     """Label precision and recall of the clean set, their F1, and AUROC of the ranking.
 
@@ -22,8 +22,8 @@ def selection_quality(
         "label_recall": recall,
         "label_f1": 2 * precision * recall / max(precision + recall, 1e-12),
     }
-    if entry is not None and 0 < right.sum() < len(right):
-        quality["label_auroc"] = auroc(entry, ~right)
+    if suspicion is not None and 0 < right.sum() < len(right):
+        quality["label_auroc"] = auroc(suspicion, ~right)
     return quality
 
 

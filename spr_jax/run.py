@@ -185,11 +185,10 @@ def describe_selection(train: Split, memory: dict[str, Any]) -> dict[str, float]
         return {}
     clean = np.asarray(memory["clean"])
     row = {"clean_share": float(clean.mean())}
-    said = ("estimated_noise", "expected_wrong_in_clean", "classes_attained")
-    row |= {name: float(memory[name]) for name in said if name in memory}
+    row |= {name: float(value) for name, value in memory.get("selection", {}).items()}
     if train.true_labels is not None:
         right = np.asarray(train.labels) == train.true_labels
-        row |= selection_quality(clean, right, memory.get("entry"))
+        row |= selection_quality(clean, right, memory.get("suspicion"))
     return row
 
 
@@ -264,7 +263,7 @@ def write_selection(workdir: Path, experiment: Experiment, memory: dict[str, Any
     """
     if "clean" not in memory:
         return
-    kept = {name: memory[name] for name in ("clean", "entry") if name in memory}
+    kept = {name: memory[name] for name in ("clean", "suspicion") if name in memory}
     with replace_file(workdir / "clean.npz", binary=True) as file:
         np.savez_compressed(file, index=experiment.members, **kept)
     dataset = experiment.setup.dataset
@@ -272,7 +271,7 @@ def write_selection(workdir: Path, experiment: Experiment, memory: dict[str, Any
         return
     labels = np.array(dataset.class_names)[dataset.train.labels]
     columns = {"file": dataset.train.names, "label": labels, **kept}
-    order = np.argsort(-kept.get("entry", ~kept["clean"]), kind="stable")
+    order = np.argsort(-kept.get("suspicion", ~kept["clean"]), kind="stable")
     with replace_file(workdir / "clean.csv") as file:
         table = csv.writer(file)
         table.writerow(columns)

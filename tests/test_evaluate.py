@@ -18,7 +18,7 @@ def test_auroc_matches_sklearn(digits):
 def test_quality_by_hand():
     clean = np.array([1, 1, 1, 0, 0, 0], bool)
     right = np.array([1, 1, 0, 1, 1, 0], bool)
-    quality = selection_quality(clean, right, entry=np.array([1, 2, 6, 3, 4, 5]))
+    quality = selection_quality(clean, right, suspicion=np.array([1, 2, 6, 3, 4, 5]))
     assert quality == pytest.approx(
         {"label_precision": 2 / 3, "label_recall": 1 / 2, "label_f1": 4 / 7, "label_auroc": 1.0}
     )
@@ -32,5 +32,5 @@ def test_a_selection_of_nothing_has_quality_zero():
 
 def test_without_wrong_labels_there_is_no_ranking():
     everything = np.ones(4, bool)
-    quality = selection_quality(everything, everything, entry=np.arange(4.0))
+    quality = selection_quality(everything, everything, suspicion=np.arange(4.0))
     assert quality == {"label_precision": 1.0, "label_recall": 1.0, "label_f1": 1.0}

@@ -92,7 +92,7 @@ BREAKS = {  # in this order, in one folder: what is done to the process, and its
     ),
     "killed in a step": (lambda: at_step(STEP, lambda: (time.sleep(1), die())), KILLED),
     "killed in the selection": (
-        lambda: setattr(sys.modules["spr_jax.methods.spr"], "clean_set", die),
+        lambda: setattr(sys.modules["spr_jax.methods.rules"], "clean_set", die),
         KILLED,
     ),
     "stopped by SIGTERM": (lambda: at_step(STEP, interrupt), main.SAVED),

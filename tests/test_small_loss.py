@@ -97,7 +97,7 @@ def test_clean_are_the_least_losses_of_each_class(keep):
         np.testing.assert_array_equal(
             np.flatnonzero(memory["clean"] & (labels == label)), sorted(kept)
         )
-    np.testing.assert_allclose(memory["entry"], losses, rtol=1e-6)
+    np.testing.assert_allclose(memory["suspicion"], losses, rtol=1e-6)
 
 
 def test_a_loss_of_minus_zero_is_the_least():

@@ -24,6 +24,7 @@ from spr_jax.solver import CleanSet, Options
 from spr_jax.types import Batch, Output
 
 SPR = import_module("spr_jax.methods.spr")
+RULES = import_module("spr_jax.methods.rules")
 B, SIDE, C, N = 8, 3, 4, 20
 CLEAN = np.array([1, 0, 1, 1, 0, 0, 1, 0], bool)
 UNEVEN = np.array([0, 2, 0.5, 1, 3, 0, 1, 0.5])  # weights of mean 1
@@ -448,9 +449,11 @@ def test_auto_keeps_what_is_more_likely_right():
     revised = revise(memory, record, select="auto", **WHOLE)
     right = memory["labels"] == true
     assert precision(revised, true) > 0.9 and revised["clean"][right].mean() > 0.8
-    assert revised["estimated_noise"] == pytest.approx(1 - float(right.mean()), abs=0.08)
+    assert revised["selection"]["estimated_noise"] == pytest.approx(
+        1 - float(right.mean()), abs=0.08
+    )
     realised = 1 - float(precision(revised, true))
-    assert revised["expected_wrong_in_clean"] == pytest.approx(realised, abs=0.06)
+    assert revised["selection"]["expected_wrong_in_clean"] == pytest.approx(realised, abs=0.06)
 
 
 @pytest.mark.parametrize("rule", ["auto", "knockoffs"])
@@ -469,10 +472,10 @@ def test_knockoffs_keep_a_level_or_fall_back():
     memory, record, true = make_epoch()
     rule = {"select": "knockoffs", "least_keep": 0.05, **WHOLE}
     kept = revise(memory, record, level=0.3, **rule)
-    assert precision(kept, true) > 0.7 and kept["classes_attained"] > 0
+    assert precision(kept, true) > 0.7 and kept["selection"]["classes_attained"] > 0
     beyond = {"level": 1e-6, **rule}
     none, share = (revise(memory, record, fallback=name, **beyond) for name in ("none", "share"))
-    assert none["classes_attained"] == share["classes_attained"] == 0
+    assert none["selection"]["classes_attained"] == share["selection"]["classes_attained"] == 0
     assert none["clean"].mean() < 0.06 and share["clean"].mean() > 0.3
 
 
@@ -498,7 +501,7 @@ def test_suspects_have_higher_entries_than_clean_examples():
     memory, record, _ = make_epoch()
     found = revise(memory, record, per_class=0)
     for k in range(4):
-        entry, clean = (found[name][memory["labels"] == k] for name in ("entry", "clean"))
+        entry, clean = (found[name][memory["labels"] == k] for name in ("suspicion", "clean"))
         assert entry[clean].max() <= entry[~clean].min()
 
 
@@ -547,7 +550,7 @@ def test_solver_is_given_the_last_clean_set_and_all_options(monkeypatch):
         given.update(static, clean=clean, keep=keep)
         return CleanSet(clean, *jnp.zeros(4))
 
-    monkeypatch.setattr(SPR, "clean_set", solve)
+    monkeypatch.setattr(RULES, "clean_set", solve)
     memory, record, _ = make_epoch()
     memory["clean"] = jnp.arange(400) % 3 == 0
     options = {"pca_dim": 7, "intercept": True, "select": "class", "ties": "released"}

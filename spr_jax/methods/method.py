@@ -2,9 +2,10 @@
 
 What is remembered of each training example (`memory`), the loss of a batch given that memory, and
 how the memory changes after an epoch, given what the loss recorded of each example. Memory and
-record are dicts of arrays. Of the memory three names are reserved: `clean` [N], logged as the
-selection, `targets` [N, c], and `right` [N], which the run fills with the truth, where it is known,
-for a method that is to be the upper mark of all others.
+record are dicts of arrays. Of the memory some names are reserved: `clean` [N], logged as the
+selection, with the ranking in `suspicion` [N] and the numbers in `selection`; `targets` [N, c]; and
+`right` [N], which the run fills with the truth, where it is known, for a method that is to be the
+upper mark of all others.
 """
 
 from collections.abc import Callable

@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
-from jax import Array, lax, random
+from jax import Array, random
 
-from spr_jax.devices import AXIS
 from spr_jax.losses import cross_entropy, log_probability, negative_learning
 from spr_jax.methods.expect import expect
-from spr_jax.methods.method import Memory, Method, Stage, weighted_mean
+from spr_jax.methods.method import Memory, Method, Stage
+from spr_jax.methods.selection import mean_over
 
 NUM_EPOCHS = 10  # that the mean probability is over
 STAGES = ("nl", "nl+selnl", "nl+selnl+selpl")
@@ -85,10 +85,9 @@ def selective(loss_of: Callable, threshold_of: Callable) -> Method:
         forward_key, label_key = random.split(key)
         output, network = networks[0].forward(batch.images, forward_key)
         each = memory["balance"][batch.labels] * loss_of(output.logits, batch.labels, label_key)
-        weights = batch.weights * is_likely(memory, batch.index)
-        weights /= jnp.maximum(lax.pmean(weights.mean(), AXIS), 1e-6)  # none: no loss
+        value = mean_over(is_likely(memory, batch.index), each, batch.weights)
         probability = jnp.exp(log_probability(output.logits, batch.labels))
-        return weighted_mean(each, weights), ((network,), {"probability": probability})
+        return value, ((network,), {"probability": probability})
 
     def revise(memory, record, key):
         new = jnp.where(record["visited"], record["probability"], mean_probability(memory))

@@ -43,9 +43,9 @@ def small_loss(
         return with_record
 
     def revise(memory, record, key):
-        entry = jnp.abs(record["loss"])  # keep_lowest would take -0 for the largest
-        clean = keep_lowest(entry, memory["labels"], record["visited"], memory["shares"])
-        return memory | {"clean": clean, "entry": entry, "epoch": memory["epoch"] + 1}
+        loss = jnp.abs(record["loss"])  # keep_lowest would take -0 for the largest
+        clean = keep_lowest(loss, memory["labels"], record["visited"], memory["shares"])
+        return memory | {"clean": clean, "suspicion": loss, "epoch": memory["epoch"] + 1}
 
     return _change_losses(base, recording)._replace(init=init, revise=revise)
 

@@ -1,7 +1,7 @@
 """SPR (Wang, Sun, Fu, CVPR 2022): learn from the labels that the features explain.
 
 After every epoch a penalized regression of the labels on the features splits the training data
-(`solver.clean_set`). In the next epoch each mini-batch takes, at random, one of two steps:
+(`rules.py`). In the next epoch each mini-batch takes, at random, one of two steps:
 
     supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q)
     CutMix       boxes of other images pasted in; a noisy example's target is its prediction
@@ -16,18 +16,17 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax, random
-from jax.sharding import NamedSharding, PartitionSpec
 
 from spr_jax.augment import cutmix as paste_boxes
-from spr_jax.devices import AXIS, device_mesh
 from spr_jax.losses import cross_entropy, sparse_norm, sparse_penalty
 from spr_jax.methods.expect import expect
 from spr_jax.methods.method import Method, weighted_mean
+from spr_jax.methods.rules import RULES, SAYS, Choice
+from spr_jax.methods.selection import mean_over
 from spr_jax.registry import lookup
-from spr_jax.solver import Options, clean_set, plan_pieces
-from spr_jax.solver.knockoffs import Trial, knockoff_set
-from spr_jax.solver.noise_model import label_noise
-from spr_jax.solver.select import SELECTORS, keep_lowest
+from spr_jax.solver import Options
+from spr_jax.solver.knockoffs import Trial
+from spr_jax.solver.select import SELECTORS
 
 
 def spr(
@@ -62,8 +61,7 @@ def spr(
     sparse_on: the penalty is of "probabilities", or of the "logits" as the paper's text has it.
     per_class: examples of each class in a piece, 0 for the whole data at once.
     select: what is called clean. The share `keep` of each class, in each "piece" or over the whole
-    data ("class"); labels that are wrong with a chance below `most_wrong` ("auto"; what is learnt
-    from is explained better in the next epoch, so that doubtful labels would stay); as many as the
+    data ("class"); labels that are wrong with a chance below `most_wrong` ("auto"); as many as the
     `level` of wrong labels among them allows ("knockoffs": "random" labels as rivals or "confident"
     ones, the level as it is or scaled as in the paper, and a `fallback` for classes that cannot
     attain it, the "share" or "none"); for ablations, all ("none") or a "random" share.
@@ -85,22 +83,32 @@ def spr(
     record_from = lookup({"train": "train", "eval": "scan"}, features)
     find_partner = lookup({"batch": lambda key, clean: None, "clean_noisy": _opposite}, pairing)
     penalize = lookup({"probabilities": sparse_penalty, "logits": sparse_norm}, sparse_on)
-    lookup(RULES, select)  # fail now, not after an epoch
+    find_clean = lookup(RULES, select)
     lookup({"share": None, "none": None}, fallback)
     lookup({"random": None, "confident": None}, knockoffs)
     expect(0 < level < 1, "level", level, "a share between 0 and 1")
     expect(0 < most_wrong <= 1, "most_wrong", most_wrong, "a chance above 0, up to 1")
     expect(0 <= least_keep < 1, "least_keep", least_keep, "a share from 0 to below 1")
-    trial = Trial(knockoffs, scale_level=scale_level, fallback=fallback, share=keep)
     lookup({"interpolated": None, "released": None}, ties)
+    trial = Trial(knockoffs, scale_level=scale_level, fallback=fallback, share=keep)
+    choice = Choice(
+        keep=keep,
+        per_class=per_class,
+        classes_per_group=classes_per_group,
+        options=options,
+        level=level,
+        trial=trial,
+        most_wrong=most_wrong,
+        least_keep=least_keep,
+    )
 
     def init(labels, num_classes):
         return {
             "labels": jnp.asarray(labels, jnp.int32),
             "clean": jnp.ones(len(labels), bool),
-            "entry": jnp.zeros(len(labels), jnp.float32),
+            "suspicion": jnp.zeros(len(labels), jnp.float32),
             "epoch": jnp.int32(0),
-            **{name: jnp.float32(0) for name in RULES[select]},
+            "selection": {name: jnp.float32(0) for name in SAYS.get(select, ())},
         }
 
     def loss(networks, batch, memory, key):
@@ -116,49 +124,9 @@ def spr(
         clean = memory["clean"][batch.index]
         return cutmix_step(networks, batch, clean, key, find_partner=find_partner)
 
-    def find_clean(memory, record, key):
-        """What changes in the memory: clean set, entry penalties, what the rule says of them."""
-        labels = np.asarray(memory["labels"])
-        count, num_classes = len(labels), int(labels.max()) + 1
-        if select == "none":
-            return {"clean": jnp.ones(count, bool)}
-        if select == "random":
-            return {"clean": random.bernoulli(key, keep, (count,))}
-        mesh = device_mesh()
-        plan = plan_pieces(
-            labels,
-            per_class=per_class or None,
-            classes_per_group=min(classes_per_group, num_classes),
-            multiple_of=mesh.size,
-        )
-        # Examples not visited (drop_last) are rows of zeros here, too few to bend the fit.
-        arguments = (record["features"], labels, key, memory["clean"])
-        arguments = jax.device_put(arguments, NamedSharding(mesh, PartitionSpec()))
-        found = clean_set(*arguments, keep, plan=plan, options=options, mesh=mesh)
-        changes = {"clean": found.clean, "entry": found.entry}
-        share = jnp.full(num_classes, least_keep, found.entry.dtype)
-        used = jnp.ones(count, bool)
-        surest = partial(jax.jit(keep_lowest), slot=labels, used=used, share=share)
-        if select == "knockoffs":
-            arguments = (*arguments, None, level)
-            tried = knockoff_set(*arguments, plan=plan, options=options, trial=trial, mesh=mesh)
-            changes["clean"] = tried.clean | surest(found.entry)
-            changes["classes_attained"] = tried.attained.mean()
-        if select == "auto":
-            noise = label_noise(
-                jnp.asarray(record["features"]),
-                labels,
-                num_classes=num_classes,
-                pca_dim=pca_dim,
-                intervals=False,
-            )
-            clean = (noise.wrong < most_wrong) | surest(noise.wrong)
-            changes["clean"], changes["estimated_noise"] = clean, noise.rate[0]
-            changes["expected_wrong_in_clean"] = jnp.mean(noise.wrong, where=clean)
-        return changes
-
     def revise(memory, record, key):
-        changes = find_clean(memory, record, key)
+        labels = np.asarray(memory["labels"])
+        changes = find_clean(choice, record["features"], labels, key, memory["clean"])
         clean = changes["clean"] & record["visited"]
         if visit_order_defect:
             clean = clean[jnp.argsort(record["position"])]
@@ -179,17 +147,6 @@ def spr(
     )
 
 
-# Rules of selection, and the numbers that each reports of an epoch.
-RULES = {
-    "piece": (),
-    "class": (),
-    "auto": ("estimated_noise", "expected_wrong_in_clean"),
-    "knockoffs": ("classes_attained",),
-    "none": (),
-    "random": (),
-}
-
-
 def supervised_step(networks, batch, clean, key, *, weight, penalty, by_clean):
     """Cross-entropy and the weighted sparse penalty of clean examples alone.
 
@@ -198,10 +155,11 @@ def supervised_step(networks, batch, clean, key, *, weight, penalty, by_clean):
     """
     output, network = networks[0].forward(batch.images, key)
     each = cross_entropy(output.logits, batch.labels) + weight * penalty(output.logits)
-    weights = batch.weights * clean
     if by_clean:
-        weights /= jnp.maximum(lax.pmean(weights.mean(), AXIS), 1e-6)
-    return weighted_mean(each, weights), ((network,), {"features": output.features})
+        loss = mean_over(clean, each, batch.weights)
+    else:
+        loss = weighted_mean(each, batch.weights * clean)
+    return loss, ((network,), {"features": output.features})
 
 
 def cutmix_step(networks, batch, clean, key, *, find_partner):

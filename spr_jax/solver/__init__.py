@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of, each
-from spr_jax.solver.groups import class_prototypes, group_classes
+from spr_jax.solver.groups import choose_groups
 from spr_jax.solver.mean_shift import mean_shift_path
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces, plan_pieces
 from spr_jax.solver.select import SELECTORS, lowest_examination
@@ -71,12 +71,7 @@ def clean_set(
     """One pass of SPR: which examples have a label that their features explain."""
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     with jax.default_matmul_precision("highest"):  # TPUs would round to bfloat16
-        if plan.num_groups == 1:
-            groups = jnp.arange(plan.num_classes)[None]
-        else:
-            clean = jnp.ones(len(labels), bool) if clean is None else clean
-            prototypes = class_prototypes(features, labels, clean, plan.num_classes)
-            groups = group_classes(prototypes, plan.classes_per_group)
+        groups = choose_groups(features, labels, clean, plan)
         pieces = cut_pieces(labels, groups, key, plan)
         rows = solve_pieces(features, pieces, plan, options, mesh)
 

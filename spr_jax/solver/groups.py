@@ -11,6 +11,17 @@ import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
 
+from spr_jax.solver.pieces import Plan
+
+
+def choose_groups(features: Array, labels: Array, clean: Array | None, plan: Plan) -> Array:
+    """[groups, classes_per_group]; without a clean set, as in the beginning, all examples count."""
+    if plan.num_groups == 1:
+        return jnp.arange(plan.num_classes)[None]
+    clean = jnp.ones(len(labels), bool) if clean is None else clean
+    prototypes = class_prototypes(features, labels, clean, plan.num_classes)
+    return group_classes(prototypes, plan.classes_per_group)
+
 
 def class_prototypes(features: Array, labels: Array, clean: Array, num_classes: int) -> Array:
     """Mean feature of each class over its clean examples, [num_classes, d].

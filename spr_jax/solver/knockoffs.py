@@ -29,7 +29,7 @@ from jax.sharding import Mesh
 from spr_jax.solver import DEFAULTS, Options, solve_pieces
 from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of, each
-from spr_jax.solver.groups import class_prototypes, group_classes
+from spr_jax.solver.groups import choose_groups
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces
 from spr_jax.solver.select import keep_lowest, lowest_examination
 
@@ -74,12 +74,7 @@ def knockoff_set(
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     cut_key, deal_key, knockoff_key = jax.random.split(key, 3)
     with jax.default_matmul_precision("highest"):  # TPUs would round to bfloat16
-        if plan.num_groups == 1:
-            groups = jnp.arange(plan.num_classes)[None]
-        else:
-            clean = jnp.ones(len(labels), bool) if clean is None else clean
-            prototypes = class_prototypes(features, labels, clean, plan.num_classes)
-            groups = group_classes(prototypes, plan.classes_per_group)
+        groups = choose_groups(features, labels, clean, plan)
         pieces = _without_repeats(cut_pieces(labels, groups, cut_key, plan), groups, labels, plan)
         halves, row, half_plan = deal_halves(pieces, deal_key, plan, mesh.size if mesh else 1)
         used, slot = halves.index >= 0, halves.slot

@@ -16,11 +16,16 @@ def _without_folders(argument):
     return f"{option}{equals}{os.path.basename(value)}"
 
 
+def command_line() -> str:
+    """What was typed."""
+    module = sys.modules["__main__"].__spec__.name
+    return " ".join(["python -m", module, *map(_without_folders, sys.argv[1:])])
+
+
 def origin(*packages: str) -> str:
     """A Markdown block."""
-    module = sys.modules["__main__"].__spec__.name
     lines = [
-        f"Command: `{' '.join(['python -m', module, *map(_without_folders, sys.argv[1:])])}`",
+        f"Command: `{command_line()}`",
         f"Commit: {commit()}",
         f"Date: {datetime.date.today().isoformat()}",
         f"Machine: {machine()}",

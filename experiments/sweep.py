@@ -9,10 +9,8 @@ goes on where it was broken off.
 """
 
 import argparse
-import csv
 import itertools
 import shlex
-import statistics
 import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
@@ -20,9 +18,10 @@ from typing import Any, NamedTuple, NoReturn
 
 import jax
 
+from experiments import study
 from experiments.markdown import table
+from experiments.plot import new_figure, save_figure, style
 from experiments.runs import (
-    SAVED,
     Result,
     Run,
     complaints,
@@ -34,13 +33,11 @@ from experiments.runs import (
     load_config,
     read,
 )
+from experiments.study import mean_and_std, measures, number, spread
 from spr_jax import settings
 from spr_jax.files import check_folder, replace_file
 from spr_jax.registry import suggestion
 
-# Okabe and Ito's colours, which the colour-blind tell apart, without the pale ones.
-COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
-MARKERS = "osD^vPX"
 EXPECTED = "test accuracy, last epoch"
 
 
@@ -129,18 +126,6 @@ def parse_value(field: str, text: str, kind: type) -> Any:
         raise ValueError(f"{field} is of type {kind.__name__}, and {text!r} is not.") from None
 
 
-def measures(summary: dict[str, Any]) -> dict[str, float]:
-    """What a finished run is judged by, in per cent; how an epoch was chosen is in the name."""
-    last, found = summary["last"], {}
-    for name, best in summary["best_on_test"].items():
-        test = name.removesuffix("_top1")
-        found[f"{test} accuracy, last epoch"] = 100 * last[name]
-        found[f"{test} accuracy, best on {test}"] = 100 * best[name]
-    if "label_precision" in last:
-        found["label precision, last epoch"] = 100 * last["label_precision"]
-    return found
-
-
 def make_rows(runs: dict[Run, dict], axes: Sequence[Axis], results: dict[Run, Result]) -> list[Row]:
     """Runs with the same values of all fields that are not swept together with the seed."""
     fields = [field for axis in axes if "seed" not in axis.fields for field in axis.fields]
@@ -166,29 +151,18 @@ def names_of(rows: Iterable[Row]) -> list[str]:
     return list(dict.fromkeys(name for row in rows for name in row.found)) or [EXPECTED]
 
 
-def mean_and_std(values: list[float]) -> tuple[float | None, float | None]:
-    """None where there are too few: no mean of nothing, no deviation of one."""
-    mean = statistics.fmean(values) if values else None
-    return mean, statistics.stdev(values) if len(values) > 1 else None
-
-
 def write_csv(path: Path, rows: list[Row], out: Path) -> None:
     names = names_of(rows)
     head = [*rows[0].point, "runs finished", "runs"]
     head += [f"{name}, {of} (%)" for name in names for of in ("mean", "std")]
-    with replace_file(path) as file:
-        writer = csv.writer(file)
-        writer.writerow([*head, "commits", "commands of the others"])
-        for row in rows:
-            cells = [*row.point.values(), row.num_runs - len(row.open), row.num_runs]
-            for name in names:
-                cells += [_number(value, 4) for value in mean_and_std(row.found.get(name, []))]
-            others = "\n".join(in_shell(run, out) for run in row.open)
-            writer.writerow([*cells, " ".join(row.commits), others])
-
-
-def _number(value, digits):
-    return "-" if value is None else f"{value:.{digits}f}"
+    lines = [[*head, "commits", "commands of the others"]]
+    for row in rows:
+        cells = [*row.point.values(), row.num_runs - len(row.open), row.num_runs]
+        for name in names:
+            cells += [number(value, 4) for value in mean_and_std(row.found.get(name, []))]
+        others = "\n".join(in_shell(run, out) for run in row.open)
+        lines.append([*cells, " ".join(row.commits), others])
+    study.write_csv(path, lines)
 
 
 def render(rows: list[Row], results: dict[Run, Result], out: Path, told: str) -> str:
@@ -199,8 +173,7 @@ def render(rows: list[Row], results: dict[Run, Result], out: Path, told: str) ->
         done = row.num_runs - len(row.open)
         cells = [f"{done} of {row.num_runs}" if row.open else done]
         for name in names:
-            mean, std = mean_and_std(row.found.get(name, []))
-            cells.append(_number(mean, 2) + ("" if std is None else f" ± {std:.2f}"))
+            cells.append(spread(row.found.get(name, [])))
         lines.append([*row.point.values(), *cells])
     done = [result for result in results.values() if result.status == "finished"]
     head = [f"- Command: `{told}`", f"- Runs: {len(done)} of {len(results)} finished"]
@@ -230,26 +203,19 @@ def plots_of(rows: list[Row], out: Path) -> list[Path]:
 
 def draw(path: Path, rows: list[Row], field: str, together: Sequence[str], title: str) -> None:
     """Every measure over one field; a line for each choice of the others."""
-    from matplotlib.figure import Figure
-
     names, lines = names_of(rows), {}
     for row in rows:
         rest = {name: value for name, value in row.point.items() if name not in together}
         label = ", ".join(f"{name} = {value}" for name, value in rest.items())
         lines.setdefault(label, []).append(row)
-    figure = Figure(figsize=(1 + 3.6 * len(names), 4.2), layout="constrained")
-    panels, first = figure.subplots(1, len(names), squeeze=False)[0], {}
+    figure, panels = new_figure(len(names), width=3.6)
+    first = {}
     for panel, name in zip(panels, names, strict=True):
         what, epoch = name.split(", ")
         panel.sharey(first.setdefault(what, panel))  # last and best epoch are compared
         panel.set(title=epoch, xlabel=field, ylabel=f"{what} (%)")
         draw_panel(panel, lines, field, name)
-    if len(lines) > 1:
-        handles, labels = panels[0].get_legend_handles_labels()
-        columns = max(1, int(14 * figure.get_figwidth() / (max(map(len, labels)) + 8)))
-        figure.legend(handles, labels, loc="outside lower center", ncols=min(columns, len(labels)))
-    figure.suptitle(title)
-    figure.savefig(path, dpi=150)
+    save_figure(figure, path, title)
 
 
 def draw_panel(panel, lines: dict[str, list[Row]], field: str, name: str) -> None:
@@ -258,18 +224,16 @@ def draw_panel(panel, lines: dict[str, list[Row]], field: str, name: str) -> Non
     is_number = all(type(value) in (int, float) for value in values)
     ticks = values if is_number else range(len(values))
     place = dict(zip(values, ticks, strict=True))
-    for number, (label, rows) in enumerate(lines.items()):
+    for line, (label, rows) in enumerate(lines.items()):
         drawn = sorted((place[row.point[field]], row.found.get(name, [])) for row in rows)
         drawn = [(x, *mean_and_std(found)) for x, found in drawn if found]
-        aside = 0 if is_number else 0.6 * ((number + 0.5) / len(lines) - 0.5)
-        turn, kind = divmod(number, len(COLOURS))
+        aside = 0 if is_number else 0.6 * ((line + 0.5) / len(lines) - 0.5)
         panel.errorbar(
             [x + aside for x, _, _ in drawn],
             [mean for _, mean, _ in drawn],
             [std or 0 for _, _, std in drawn],
             label=label,
-            color=COLOURS[kind],
-            marker=MARKERS[(kind + turn) % len(MARKERS)],  # colours come again with another one
+            **style(line),
             linestyle="-" if is_number else "none",
             markersize=5,
             capsize=3,
@@ -280,8 +244,6 @@ def draw_panel(panel, lines: dict[str, list[Row]], field: str, name: str) -> Non
     elif not is_number:
         panel.set_xlim(-0.5, len(values) - 0.5)
     panel.set_xticks(ticks, list(map(str, values)))
-    panel.grid(alpha=0.3)
-    panel.spines[["top", "right"]].set_visible(False)
 
 
 def write(
@@ -330,8 +292,7 @@ def main(arguments: list[str] | None = None) -> int:
         _fail(str(error))
     except OSError as error:
         _fail(f"Cannot write to {error.filename or out}: {error.strerror}.")
-    statuses = {result.status for result in results.values()}
-    return SAVED if statuses & {"interrupted", "missing"} else int(statuses != {"finished"})
+    return study.exit_status(results.values())
 
 
 def _fail(sentence: str) -> NoReturn:

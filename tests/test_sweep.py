@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from experiments import runs, sweep
+from experiments import plot, runs, sweep
 from experiments.runs import config_of, folder, in_shell, read
 from experiments.sweep import Axis, main, make_runs, parse_axis, parse_setting
 
@@ -196,7 +196,7 @@ def test_there_is_a_plot_for_each_swept_field_but_the_seed(recorded):
     for path in out.glob("*.png"):
         with Image.open(path) as image:
             pixels = np.asarray(image.convert("RGB"))
-        for colour in sweep.COLOURS[:2]:  # of two lines
+        for colour in plot.COLOURS[:2]:  # of two lines
             assert (pixels == list(bytes.fromhex(colour[1:]))).all(axis=-1).any()
 
 

@@ -1,0 +1,164 @@
+"""A study: the runs behind a table or a figure, and the report that is made of them.
+
+A study is a dict of cells: what a cell is called (its row, its column ...) -> its runs, which
+differ in their seed. `conduct` starts what is not finished, and reads the rest. So a table script
+is a dict of cells and a few lines that lay them out, and a broken-off table goes on.
+"""
+
+import argparse
+import csv
+import statistics
+import sys
+from collections.abc import Hashable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple, NoReturn
+
+import jax
+
+from experiments.origin import REPORTS, command_line
+from experiments.runs import SAVED, Result, Run, complaints, in_shell, launch, read
+from spr_jax.files import check_folder, replace_file
+
+Cells = dict[Hashable, list[Run]]
+
+
+class Found(NamedTuple):
+    """A cell that was run: its runs with how far they came."""
+
+    runs: list[Run]
+    results: list[Result]
+
+    @property
+    def summaries(self) -> list[dict[str, Any]]:
+        return [result.summary for result in self.results if result.status == "finished"]
+
+
+def arguments(doc: str, name: str) -> argparse.ArgumentParser:
+    """The options that all studies share."""
+    parser = argparse.ArgumentParser(description=doc.splitlines()[0], allow_abbrev=False)
+    parser.error = _fail
+    parser.set_defaults(name=name)
+    add = parser.add_argument
+    add("--out", type=Path, default=Path("runs", name), help="folder of the runs [%(default)s]")
+    add("--data_dir", default="", help="where data sets are kept")
+    add("--seeds", type=int, default=1, help="runs of each cell [%(default)s]")
+    add("--jobs", type=int, default=1, help="runs at a time [%(default)s]")
+    add("--small", action="store_true", help="minutes on two cores, on other data or fewer epochs")
+    add("--read", action="store_true", help="start nothing: render what is finished")
+    add("--reports", type=Path, default=REPORTS, help="folder that the report is written to")
+    return parser
+
+
+def repeat(run: Run, options: argparse.Namespace) -> list[Run]:
+    """One run for each seed, with the user's data."""
+    overrides = run.overrides
+    if options.data_dir:
+        overrides += (("dataset.data_dir", options.data_dir),)
+    return [run._replace(overrides=overrides, seed=seed) for seed in range(options.seeds)]
+
+
+def conduct(cells: Cells, options: argparse.Namespace) -> dict[Hashable, Found]:
+    """Run what is not finished, unless it is only to be read."""
+    jax.config.update("jax_platforms", "cpu")  # accelerators are for the runs
+    try:
+        out = check_folder(options.out)
+        runs = [run for cell in cells.values() for run in cell]
+        found = {run: read(run, out) for run in runs}
+        if not options.read:
+            found = launch(runs, out, options.jobs)
+    except ValueError as error:
+        _fail(str(error))
+    return {name: Found(runs, [found[run] for run in runs]) for name, runs in cells.items()}
+
+
+def results_of(found: dict[Hashable, Found]) -> list[Result]:
+    return [result for cell in found.values() for result in cell.results]
+
+
+def measures(summary: dict[str, Any]) -> dict[str, float]:
+    """What a finished run is judged by, in per cent; how an epoch was chosen is in the name."""
+    last, found = summary["last"], {}
+    for name, best in summary["best_on_test"].items():
+        test = name.removesuffix("_top1")
+        found[f"{test} accuracy, last epoch"] = 100 * last[name]
+        found[f"{test} accuracy, best on {test}"] = 100 * best[name]
+    if "label_precision" in last:
+        found["label precision, last epoch"] = 100 * last["label_precision"]
+    return found
+
+
+def mean_and_std(values: Sequence[float]) -> tuple[float | None, float | None]:
+    """None where there are too few: no mean of nothing, no deviation of one."""
+    mean = statistics.fmean(values) if values else None
+    return mean, statistics.stdev(values) if len(values) > 1 else None
+
+
+def number(value: float | None, digits: int = 2) -> str:
+    return "-" if value is None else f"{value:.{digits}f}"
+
+
+def spread(values: Sequence[float], digits: int = 2) -> str:
+    """97.31 ± 0.12; the deviation only of several."""
+    mean, std = mean_and_std(values)
+    return number(mean, digits) + ("" if std is None else f" ± {std:.{digits}f}")
+
+
+def head(found: dict[Hashable, Found]) -> str:
+    """Command, commits, machines and versions of the runs, as a Markdown block."""
+    results = results_of(found)
+    done = [result for result in results if result.status == "finished"]
+    lines = [f"- Command: `{command_line()}`", f"- Runs: {len(done)} of {len(results)} finished"]
+    for name in ("commit", "machine", "versions"):
+        seen = sorted({result.origin[name] for result in done})
+        lines += [f"- {name.capitalize()}: {one}" for one in seen]
+    return "\n".join(lines)
+
+
+def command_of(run: Run, name: str) -> str:
+    """That makes a run again; where its maker keeps data is not told."""
+    told = tuple(pair for pair in run.overrides if pair[0] != "dataset.data_dir")
+    return in_shell(run._replace(overrides=told), Path("runs", name))
+
+
+def commands(found: dict[Hashable, Found], name: str) -> str:
+    """What is missing, and how every cell is made again, as Markdown."""
+    done, missing = [], []
+    for runs, results in found.values():
+        for run, result in zip(runs, results, strict=True):
+            (done if result.status == "finished" else missing).append(command_of(run, name))
+    parts = complaints(results_of(found))
+    if missing:
+        parts += ["What is missing (`-`) is made by", "\n".join(f"    {line}" for line in missing)]
+    if done:
+        fold = "<details><summary>The commands of what is there</summary>"
+        parts += [fold, "\n".join(f"    {line}" for line in done), "</details>"]
+    return "\n\n".join(parts)
+
+
+def write_report(
+    options: argparse.Namespace, parts: Sequence[str], rows: Sequence[Sequence]
+) -> None:
+    """NAME.md of the parts and NAME.csv of the rows, the first its head; the text is shown."""
+    options.reports.mkdir(parents=True, exist_ok=True)
+    text = "\n\n".join(part for part in parts if part) + "\n"
+    with replace_file(options.reports / f"{options.name}.md") as file:
+        file.write(text)
+    write_csv(options.reports / f"{options.name}.csv", rows)
+    print(text)
+
+
+def write_csv(path: Path, rows: Sequence[Sequence]) -> None:
+    with replace_file(path) as file:
+        csv.writer(file, lineterminator="\n").writerows(rows)
+
+
+def exit_status(results: Iterable[Result]) -> int:
+    """0; 1 if a run failed; 75 if they were stopped, and the same command goes on."""
+    statuses = {result.status for result in results}
+    return SAVED if statuses & {"interrupted", "missing"} else int(statuses != {"finished"})
+
+
+def _fail(sentence: str) -> NoReturn:
+    module = sys.modules["__main__"].__spec__.name
+    print(f"python -m {module}: {sentence}", file=sys.stderr)
+    sys.exit(2)

@@ -32,7 +32,7 @@ import optax
 from jax import Array, lax
 
 from spr_jax.solver.basis import point_nearby, principal_basis
-from spr_jax.solver.blocks import blocks_of
+from spr_jax.solver.blocks import blocks_of, sum_and_stack
 
 CUT = 0.5  # of a residual; that of a label which the fit is certain is wrong is about 1.4
 MOST_ROWS = 10_000  # that the parameters are fitted to; more change them by less than models do
@@ -88,7 +88,11 @@ def label_noise(
         models = fit_models(scores[:, chosen], labels[chosen], with_doubt=intervals)
         posteriors = [posterior(model, scores, labels) for model in models]
         wrongs = jnp.stack([_wrong(each, labels) for each in posteriors])
-        deviation = _jackknife(scores[:, order], labels[order], models[-1]) if intervals else 0
+        chosen = order[:JACKKNIFE_ROWS]
+        deviation = 0
+        if intervals:
+            variance = _jackknife(scores[:, chosen], labels[chosen], models[-1])
+            deviation = jnp.sqrt(variance * len(chosen) / len(labels))
 
     given = labels == jnp.arange(num_classes)[:, None]
     size = given.sum(axis=1)
@@ -126,27 +130,40 @@ def scores_without_own_label(
     For least squares (v = 1) this is exact.
     """
     n = len(labels)
-    used, dim = jnp.ones(n, bool), min(pca_dim, features.shape[1])
-    basis = principal_basis(features, None, used, dim, origin=point_nearby(features, used))
-    basis = jax.vmap(blocks_of(n).join, in_axes=1)(basis)
-    basis = jnp.concatenate([basis, jnp.full((1, n), n**-0.5, basis.dtype)])  # intercept
-    targets = (labels == jnp.arange(num_classes)[:, None]).astype(basis.dtype)
+    blocks, used = blocks_of(n), jnp.ones(n, bool)
+    dim, origin = min(pca_dim, features.shape[1]), point_nearby(features, used)
+    basis = principal_basis(features, None, used, dim, origin=origin)
+    intercept = blocks.fresh.astype(basis.dtype) * n**-0.5
+    basis = jnp.concatenate([basis, intercept[:, None]], axis=1)
+    targets = blocks.cut(labels)[:, None] == jnp.arange(num_classes)[:, None]
+    targets = (targets & blocks.fresh[:, None]).astype(basis.dtype)
 
-    def cut(beta):
+    def cut(beta, basis, targets):
         residual = targets - beta @ basis
         norms = jnp.sqrt(jnp.sum(residual**2, axis=0))
         shrink = jnp.minimum(1, CUT / jnp.maximum(norms, TINY))
-        across = (num_classes - 2) / (num_classes - 1)  # along a cut residual the slope is zero
-        return residual * shrink, jnp.where(shrink < 1, across * shrink, 1)
+        return residual * shrink, shrink
+
+    def over_blocks(f):
+        return sum_and_stack(lambda *block: (f(*block), None), (basis, targets))[0]
 
     # As in `mean_shift.py`, over-relaxed: a few digits are enough.
     beta = lax.fori_loop(
-        0, 12, lambda _, beta: beta + 1.5 * cut(beta)[0] @ basis.T, targets @ basis.T
+        0,
+        12,
+        lambda _, beta: beta + 1.5 * over_blocks(lambda q, y: cut(beta, q, y)[0] @ q.T),
+        over_blocks(lambda q, y: y @ q.T),
     )
-    within, slope = cut(beta)
-    leverage = jnp.sum(basis**2, axis=0)
-    own = leverage / jnp.maximum(slope.mean(), 0.2) / jnp.maximum(1 - leverage, 0.1) * within
-    scores = beta @ basis - own
+    across = (num_classes - 2) / (num_classes - 1)  # along a cut residual the slope is zero
+
+    def leave_out(basis, targets, fresh):
+        within, shrink = cut(beta, basis, targets)
+        slope = jnp.sum(jnp.where(shrink < 1, across * shrink, 1), where=fresh)
+        leverage = jnp.sum(basis**2, axis=0)
+        return slope, (beta @ basis, leverage / jnp.maximum(1 - leverage, 0.1) * within)
+
+    slope, (fitted, own) = sum_and_stack(leave_out, (basis, targets, jnp.asarray(blocks.fresh)))
+    scores = jax.vmap(blocks.join, in_axes=1)(fitted - own / jnp.maximum(slope / n, 0.2))
     scores -= scores.mean(axis=1, keepdims=True)
     size = jnp.sqrt(jnp.mean(scores**2))
     is_more = size > 0.1 * n**-0.5  # than the label left out makes of constant features
@@ -265,17 +282,14 @@ def fit(
 
 
 def _jackknife(scores, labels, model):
-    """Standard deviation of the rates, [1 + c], from fits that leave a group out each."""
-    n, num_classes = len(labels), len(model.bias)
-    scores, labels = scores[:, :JACKKNIFE_ROWS], labels[:JACKKNIFE_ROWS]
+    """Variance of the rates, [1 + c], from fits that leave a group out each."""
     group = jnp.arange(len(labels)) % GROUPS
 
     def without(out):
         weights = (group != out).astype(scores.dtype)
         refitted = fit(scores, labels, weights, model)
         wrong = _wrong(posterior(refitted, scores, labels), labels)
-        return _shares(wrong, labels, num_classes)
+        return _shares(wrong, labels, len(model.bias))
 
     rates = lax.map(without, jnp.arange(GROUPS))
-    variance = (GROUPS - 1) / GROUPS * jnp.sum((rates - rates.mean(axis=0)) ** 2, axis=0)
-    return jnp.sqrt(variance * len(labels) / n)
+    return (GROUPS - 1) / GROUPS * jnp.sum((rates - rates.mean(axis=0)) ** 2, axis=0)

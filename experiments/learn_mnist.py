@@ -1,18 +1,22 @@
 """MNIST with wrong labels, ten epochs: plain training, SPR's presets, and a fixed half beside them.
 
-    python -m experiments.learn_mnist --out=runs/learn_mnist [--data_dir=DIR] [--report]
+    python -m experiments.learn_mnist --data_dir=DIR [--seeds=3]
+    python -m experiments.learn_mnist --small --data_dir=DIR    # one epoch
+    python -m experiments.learn_mnist --read                    # what is finished
 
 A run that was broken off goes on; one that is finished is read.
 """
 
-import argparse
-from pathlib import Path
+import sys
+from argparse import Namespace
+from typing import Any
 
+from experiments import study
 from experiments.markdown import table
-from experiments.origin import REPORTS, origin
-from experiments.runs import Result, Run, complaints, in_shell, launch
-from spr_jax.files import replace_file
+from experiments.runs import Run
+from experiments.study import Found, number, spread
 
+NAME = "learn_mnist"
 NOISE = {  # title -> config, rate
     "symmetric 0.4": ("mnist_sym", 0.4),
     "symmetric 0.8": ("mnist_sym", 0.8),
@@ -24,65 +28,98 @@ METHODS = {  # title -> method, overrides
     "plain cross-entropy": ("ce", {}),
     "SPR, preset paper": ("spr", {"preset": "paper"}),
 }
+COLUMNS = {  # title -> digits, unit
+    "last epoch": (2, ""),
+    "best on test": (2, ""),
+    "kept": (4, ""),
+    "of them right": (4, ""),
+    "of the right kept": (4, ""),
+    "training s": (0, ""),
+    "selection": (1, " %"),
+}
 
 
-def runs(data_dir: str) -> dict[tuple[str, str], Run]:
-    """By titles; what decides most comes first."""
+def cells(options: Namespace) -> study.Cells:
+    """(noise, method) -> runs; what decides most comes first."""
     found = {}
     for title, (method, fields) in METHODS.items():
         for noise, (config, rate) in NOISE.items():
-            fields = fields | {"epochs": 10, "noise.rate": rate, "dataset.data_dir": data_dir}
-            run = Run(f"configs/{config}.py", method, tuple(fields.items()))
-            found[noise, title] = run
+            changed = fields | {"epochs": epochs(options), "noise.rate": rate}
+            run = Run(f"configs/{config}.py", method, tuple(changed.items()))
+            found[noise, title] = study.repeat(run, options)
     return found
 
 
-def render(results: dict[tuple[str, str], Result]) -> str:
+def epochs(options: Namespace) -> int:
+    return 1 if options.small else 10
+
+
+def numbers(summary: dict[str, Any]) -> dict[str, float]:
+    """Column -> number; a method that selects nothing has only some."""
+    last, seconds = summary["last"], summary["seconds_train"]
+    found = {
+        "last epoch": 100 * last["test_top1"],
+        "best on test": 100 * summary["best_on_test"]["test_top1"]["test_top1"],
+        "training s": seconds,
+    }
+    if "clean_share" in last:
+        selection = summary["seconds_select"]
+        found |= {
+            "kept": last["clean_share"],
+            "of them right": last["label_precision"],
+            "of the right kept": last["label_recall"],
+            "selection": 100 * selection / (seconds + selection),
+        }
+    return found
+
+
+def show(cell: Found, column: str) -> str:
+    """A dash where runs are missing, nothing where there is nothing to tell."""
+    found = [numbers(summary) for summary in cell.summaries]
+    if not found:
+        return "-"
+    digits, unit = COLUMNS[column]
+    values = [one[column] for one in found if column in one]
+    return spread(values, digits) + unit if values else ""
+
+
+def render(found: dict[tuple[str, str], Found]) -> str:
     rows = []
     for noise in NOISE:
         for title in METHODS:
-            summary = results[noise, title].summary
-            rows.append([noise, title, *(_cells(summary) if summary else ["-"] * 7)])
-    head = ["noise", "", "last epoch", "best on test", "kept", "of them right", "of the right kept"]
-    return table([*head, "training s", "selection"], rows)
+            cell = found[noise, title]
+            done, asked = len(cell.summaries), len(cell.runs)
+            partly = f" [{done} of {asked} seeds]" if 0 < done < asked else ""
+            rows.append([noise, title + partly, *(show(cell, column) for column in COLUMNS)])
+    return table(["noise", "", *COLUMNS], rows)
 
 
-def _cells(summary):
-    last, best = summary["last"], summary["best_on_test"]["test_top1"]
-    accuracies = [f"{100 * found['test_top1']:.2f}" for found in (last, best)]
-    seconds = summary["seconds_train"]
-    if "clean_share" not in last:
-        return [*accuracies, "", "", "", f"{seconds:.0f}", ""]
-    shares = [f"{last[name]:.4f}" for name in ("clean_share", "label_precision", "label_recall")]
-    selection = summary["seconds_select"] / (seconds + summary["seconds_select"])
-    return [*accuracies, *shares, f"{seconds:.0f}", f"{100 * selection:.1f} %"]
+def csv_rows(found: dict[tuple[str, str], Found]) -> list[list]:
+    """A row for each finished run."""
+    rows = [["noise", "method", "seed", *COLUMNS, "commit", "command"]]
+    for names, cell in found.items():
+        for run, result in zip(*cell, strict=True):
+            if result.status == "finished":
+                known = numbers(result.summary)
+                values = (number(known[name], 4) if name in known else "" for name in COLUMNS)
+                told = result.commit, study.command_of(run, NAME)
+                rows.append([*names, run.seed, *values, *told])
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    options = study.arguments(__doc__, NAME).parse_args(arguments)
+    options.name += "_small" * options.small
+    found = study.conduct(cells(options), options)
+    remarks = (
+        f"C2F2, epochs: {epochs(options)}, {study.seeds_of(options)}; test accuracy in per cent. "
+        "`exact` keeps labels whose chance to be wrong is below 0.1, `paper` half of each class. "
+        "The first selection compiles."
+    )
+    parts = ["# Learning from MNIST with wrong labels", study.head(found), remarks, render(found)]
+    study.write_report(options, [*parts, study.commands(found, NAME)], csv_rows(found))
+    return study.exit_status(study.results_of(found))
 
 
 if __name__ == "__main__":
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--out", default="runs/learn_mnist", help="folder of the runs")
-    parser.add_argument("--data_dir", default="", help="where data sets are kept")
-    parser.add_argument("--report", action="store_true", help="write it to experiments/reports")
-    options = parser.parse_args()
-    named = runs(options.data_dir)
-    found = launch(named.values(), Path(options.out))
-    print("\n".join(complaints(found.values())))
-    missing = [
-        f"    {in_shell(runs('DIR')[titles], Path('runs/learn_mnist'))}"
-        for titles, run in named.items()
-        if found[run].summary is None
-    ]
-    text = "\n\n".join(
-        [
-            "# Learning from MNIST with wrong labels",
-            origin("flax", "optax"),
-            "C2F2, ten epochs, seed 0; test accuracy in percent. `exact` keeps labels whose chance "
-            "to be wrong is below 0.1, `paper` half of each class. The first selection compiles.",
-            render({titles: found[run] for titles, run in named.items()}),
-            *(["What is missing is made by\n", "\n".join(missing)] if missing else []),
-        ]
-    )
-    print(text)
-    if options.report:
-        with replace_file(REPORTS / "learn_mnist.md") as file:
-            file.write(text + "\n")
+    sys.exit(main())

@@ -1,13 +1,20 @@
 """How figures look: colours that the colour-blind tell apart, readable axes, one legend."""
 
-from collections.abc import Sequence
+from argparse import Namespace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from experiments.study import mean_and_std
 from spr_jax.files import replace_file
 
 # Okabe and Ito's colours, without the pale ones.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#000000")
 MARKERS = "osD^vPX"
+# Paul Tol's muted colours and a grey, for ten classes; name the classes in the picture as well.
+TEN_COLOURS = (
+    *("#332288", "#DDCC77", "#117733", "#CC6677", "#88CCEE"),
+    *("#882255", "#44AA99", "#999933", "#AA4499", "#777777"),
+)
 
 
 def style(number: int) -> dict[str, str]:
@@ -16,12 +23,42 @@ def style(number: int) -> dict[str, str]:
     return {"color": COLOURS[kind], "marker": MARKERS[(kind + turn) % len(MARKERS)]}
 
 
+def star(number: int) -> dict:
+    """A single point that belongs to a line."""
+    return style(number) | {
+        "marker": "*",
+        "markersize": 13,
+        "markeredgecolor": "black",
+        "zorder": 3,
+    }
+
+
 def new_figure(num_panels: int, width: float = 4.0, height: float = 4.2):
     """A figure, and its panels in a row."""
+    figure, panels = new_grid(1, num_panels, width, height)
+    return figure, panels[0]
+
+
+def new_grid(num_rows: int, num_columns: int, width: float = 4.0, height: float = 4.2):
+    """A figure, and its panels [rows, columns]; the size is that of a panel."""
     from matplotlib.figure import Figure  # what is not drawn does not need it
 
-    figure = Figure(figsize=(1 + width * num_panels, height), layout="constrained")
-    return figure, figure.subplots(1, num_panels, squeeze=False)[0]
+    size = (1 + width * num_columns, height * num_rows)
+    figure = Figure(figsize=size, layout="constrained")
+    return figure, figure.subplots(num_rows, num_columns, squeeze=False)
+
+
+def draw_means(panel, points: Mapping[float, Sequence[float]], **look) -> None:
+    """Mean and standard deviation at each place; a place without values is a gap."""
+    drawn = [(x, *mean_and_std(values)) for x, values in sorted(points.items()) if values]
+    panel.errorbar(
+        [x for x, _, _ in drawn],
+        [mean for _, mean, _ in drawn],
+        [std or 0 for _, _, std in drawn],
+        markersize=5,
+        capsize=3,
+        **look,
+    )
 
 
 def save_figure(figure, path: Path, title: str = "") -> None:
@@ -38,6 +75,13 @@ def save_figure(figure, path: Path, title: str = "") -> None:
     figure.suptitle(title)
     with replace_file(path, binary=True) as file:
         figure.savefig(file, dpi=150, format="png")
+
+
+def show_figure(figure, options: Namespace, title: str) -> str:
+    """NAME.png among the reports of a study; the line of Markdown that shows it."""
+    options.reports.mkdir(parents=True, exist_ok=True)
+    save_figure(figure, options.reports / f"{options.name}.png", title)
+    return f"![{options.name}]({options.name}.png)"
 
 
 def columns_of(labels: Sequence[str], width: float) -> int:

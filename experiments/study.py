@@ -9,17 +9,19 @@ import argparse
 import csv
 import statistics
 import sys
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple, NoReturn
 
 import jax
 
 from experiments.origin import REPORTS, command_line
-from experiments.runs import SAVED, Result, Run, complaints, in_shell, launch, read
+from experiments.runs import SAVED, Result, Run, complaints, in_shell, launch, load_config, read
 from spr_jax.files import check_folder, replace_file
+from spr_jax.registry import suggestion
 
 Cells = dict[Hashable, list[Run]]
+MANY = 20  # commands that a reader of the report need not see at once
 
 
 class Found(NamedTuple):
@@ -32,29 +34,63 @@ class Found(NamedTuple):
     def summaries(self) -> list[dict[str, Any]]:
         return [result.summary for result in self.results if result.status == "finished"]
 
+    def values(self, measure: str) -> list[float]:
+        """One of the `measures`, of every finished run that has it."""
+        found = map(measures, self.summaries)
+        return [values[measure] for values in found if measure in values]
 
-def arguments(doc: str, name: str) -> argparse.ArgumentParser:
-    """The options that all studies share."""
+
+def report_arguments(doc: str, name: str) -> argparse.ArgumentParser:
+    """The options of all that ends in a report."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0], allow_abbrev=False)
     parser.error = _fail
     parser.set_defaults(name=name)
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs", name), help="folder of the runs [%(default)s]")
-    add("--data_dir", default="", help="where data sets are kept")
-    add("--seeds", type=int, default=1, help="runs of each cell [%(default)s]")
-    add("--jobs", type=int, default=1, help="runs at a time [%(default)s]")
     add("--small", action="store_true", help="minutes on two cores, on other data or fewer epochs")
     add("--read", action="store_true", help="start nothing: render what is finished")
     add("--reports", type=Path, default=REPORTS, help="folder that the report is written to")
     return parser
 
 
+def arguments(doc: str, name: str) -> argparse.ArgumentParser:
+    """The options that all studies share."""
+    parser = report_arguments(doc, name)
+    add = parser.add_argument
+    add("--data_dir", default="", help="where data sets are kept")
+    add("--seeds", type=positive, default=1, help="runs of each cell [%(default)s]")
+    add("--jobs", type=int, default=1, help="runs at a time [%(default)s]")
+    return parser
+
+
+def positive(text: str) -> int:
+    """The type of an option that counts something."""
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number from 1 on.")
+    return int(text)
+
+
+def choose(given: Sequence[str] | None, known: Iterable[str], what: str) -> list[str]:
+    """Those of the known names that the user gave, or all; in their usual order."""
+    known = list(known)
+    for name in given or ():
+        if name not in known:
+            raise ValueError(f"Unknown {what} {name!r}; {suggestion(name, known)}")
+    return [name for name in known if not given or name in given]
+
+
 def repeat(run: Run, options: argparse.Namespace) -> list[Run]:
-    """One run for each seed, with the user's data."""
+    """One run for each seed, with the user's data unless its data set is embedded."""
     overrides = run.overrides
-    if options.data_dir:
+    if options.data_dir and "data_dir" in load_config(run.config, run.method).dataset:
         overrides += (("dataset.data_dir", options.data_dir),)
     return [run._replace(overrides=overrides, seed=seed) for seed in range(options.seeds)]
+
+
+def seeds_of(options: argparse.Namespace) -> str:
+    """What the numbers of a report are of, in words."""
+    several = f"mean and standard deviation of {options.seeds} seeds"
+    return several if options.seeds > 1 else "one seed"
 
 
 def conduct(cells: Cells, options: argparse.Namespace) -> dict[Hashable, Found]:
@@ -82,6 +118,8 @@ def measures(summary: dict[str, Any]) -> dict[str, float]:
         test = name.removesuffix("_top1")
         found[f"{test} accuracy, last epoch"] = 100 * last[name]
         found[f"{test} accuracy, best on {test}"] = 100 * best[name]
+        if f"{test}_top5" in last:
+            found[f"{test} top-5 accuracy, last epoch"] = 100 * last[f"{test}_top5"]
     if "label_precision" in last:
         found["label precision, last epoch"] = 100 * last["label_precision"]
     return found
@@ -101,6 +139,13 @@ def spread(values: Sequence[float], digits: int = 2) -> str:
     """97.31 ± 0.12; the deviation only of several."""
     mean, std = mean_and_std(values)
     return number(mean, digits) + ("" if std is None else f" ± {std:.{digits}f}")
+
+
+def shown(cell: Found, measure: str) -> str:
+    """The spread of one measure; how many runs it is of, if some are missing."""
+    values = cell.values(measure)
+    partly = f" [{len(values)} of {len(cell.runs)}]" if 0 < len(values) < len(cell.runs) else ""
+    return spread(values) + partly
 
 
 def head(found: dict[Hashable, Found]) -> str:
@@ -127,12 +172,42 @@ def commands(found: dict[Hashable, Found], name: str) -> str:
         for run, result in zip(runs, results, strict=True):
             (done if result.status == "finished" else missing).append(command_of(run, name))
     parts = complaints(results_of(found))
-    if missing:
-        parts += ["What is missing (`-`) is made by", "\n".join(f"    {line}" for line in missing)]
-    if done:
-        fold = "<details><summary>The commands of what is there</summary>"
-        parts += [fold, "\n".join(f"    {line}" for line in done), "</details>"]
+    parts += _listed("What is missing (`-`) is made by", missing, fold=len(missing) > MANY)
+    parts += _listed("The commands of what is there", done, fold=True)
     return "\n\n".join(parts)
+
+
+def _listed(title, lines, fold):
+    if not lines:
+        return []
+    code = "\n".join(f"    {line}" for line in lines)
+    if not fold:
+        return [title, code]
+    return [f"<details><summary>{title}</summary>", code, "</details>"]
+
+
+def csv_rows(
+    head: Sequence[str],
+    names: Sequence[str],
+    found: Mapping[tuple, Found],
+    paper: Mapping[tuple, float],
+    name: str,
+) -> list[list]:
+    """The head of a table, and a row for each cell: what it is called, its measures, its commands.
+
+    `paper` has numbers for some of the cells, and for some that only the paper has.
+    """
+    columns = [f"{measure}, {of} (%)" for measure in names for of in ("mean", "std")]
+    rows = [[*head, "paper (%)", "runs finished", "runs", *columns, "commits", "command"]]
+    for key in dict.fromkeys([*found, *paper]):
+        cell = found.get(key, Found([], []))
+        row = [*key, number(paper.get(key)), len(cell.summaries), len(cell.runs)]
+        for measure in names:
+            row += [number(value, 4) for value in mean_and_std(cell.values(measure))]
+        commits = {result.commit for result in cell.results if result.status == "finished"}
+        lines = [command_of(run, name) for run in cell.runs]
+        rows.append([*row, " ".join(sorted(commits)), "\n".join(lines)])
+    return rows
 
 
 def write_report(

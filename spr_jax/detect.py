@@ -16,8 +16,16 @@ import numpy as np
 
 import spr_jax
 from spr_jax.devices import one_device_per_core
-from spr_jax.files import check_folder, read_features, read_labels, replace_file, shown
+from spr_jax.files import (
+    check_folder,
+    read_features,
+    read_labels,
+    read_names,
+    replace_file,
+    shown,
+)
 from spr_jax.label_errors import Detection, find_label_errors
+from spr_jax.report import write_report
 
 
 def noisy_digits(rate: float = 0.2, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -132,30 +140,28 @@ def _in_words(promise, classes):
     return said + f"{len(missed)} of {len(classes)} classes cannot keep this, {then}: {names}."
 
 
-def write_results(found: Detection, labels: np.ndarray, summary: dict, out: Path) -> None:
+def write_results(
+    found: Detection, labels: np.ndarray, names: np.ndarray | None, summary: dict, out: Path
+) -> None:
     """labels.csv, one line for each example in the order given, and summary.json."""
     out.mkdir(parents=True, exist_ok=True)
     rank = np.empty(len(labels), int)
     rank[found.order] = np.arange(1, len(labels) + 1)
     with replace_file(out / "labels.csv") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(["index", "label", "suspect", "wrong", "entry", "rank", "suggested"])
-        wrong, entry = (
-            [f"{value:.6g}" for value in v.tolist()] for v in (found.wrong, found.entry)
-        )
-        suspect = (~found.clean).astype(int).tolist()
-        table.writerows(
-            zip(
-                range(len(labels)),
-                labels.tolist(),
-                suspect,
-                wrong,
-                entry,
-                rank.tolist(),
-                found.suggested.tolist(),
-                strict=True,
-            )
-        )
+        columns = {"index": np.arange(len(labels))}
+        if names is not None:
+            columns["file"] = names
+        columns |= {
+            "label": labels,
+            "suspect": (~found.clean).astype(int),
+            "wrong": np.char.mod("%.6g", found.wrong),
+            "entry": np.char.mod("%.6g", found.entry),
+            "rank": rank,
+            "suggested": found.suggested,
+        }
+        table.writerow(columns)
+        table.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
     with replace_file(out / "summary.json") as file:
         json.dump(summary, file, indent=2)
         file.write("\n")
@@ -205,13 +211,15 @@ def _fail(sentence: str) -> NoReturn:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
-    true = None
+    true = names = images = None
     try:
         out = check_folder(options.out)
         if options.features:
             features, labels = read_features(options.features), read_labels(options.labels)
+            names = read_names(options.labels)
         else:
             features, labels, true = noisy_digits()
+            images = (features * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
         start = time.perf_counter()
         found = find_label_errors(
             features,
@@ -229,7 +237,10 @@ def main(arguments: list[str] | None = None) -> None:
         _fail(str(error))
     summary = summarize(found, labels, time.perf_counter() - start)
     try:
-        write_results(found, labels, summary, out)
+        write_results(found, labels, names, summary, out)
+        write_report(out / "report.html", found, features, labels, images=images, names=names)
+    except ValueError as error:
+        _fail(str(error))
     except OSError as error:
         _fail(f"Cannot write to {out}: {error.strerror or error}.")
     print_summary(found, labels, summary, options.top)
@@ -237,7 +248,9 @@ def main(arguments: list[str] | None = None) -> None:
         wrong = found.order[: (labels != true).sum()]
         share = np.mean(labels[wrong] != true[wrong])
         print(f"\nOf the {len(wrong)} most suspect labels, {share:.1%} are wrong.")
-    print(f"\nWrote {out / 'labels.csv'} and {out / 'summary.json'}.")
+    print(
+        f"\nWrote labels.csv, summary.json and report.html, the page to review them on, to {out}."
+    )
 
 
 if __name__ == "__main__":

@@ -62,6 +62,16 @@ def read_labels(path: str | Path) -> np.ndarray:
     return values
 
 
+def read_names(path: str | Path) -> np.ndarray | None:
+    """[N], the column `file` of a CSV of labels, if it has one."""
+    if Path(path).suffix.lower() != ".csv":
+        return None
+    header, rows = _read_csv(Path(path), text=True)
+    if not header or "file" not in header:
+        return None
+    return np.array([row[header.index("file")] for row in rows])
+
+
 def load_arrays(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     """The array of a .npy or the arrays of a .npz file, without unpickling anything."""
     try:

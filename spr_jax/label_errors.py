@@ -11,7 +11,6 @@ On one's own arrays, NumPy in, NumPy out:
 import contextlib
 import math
 import numbers
-from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -109,22 +108,11 @@ def find_label_errors(
     classes, codes = _check_labels(labels, len(features))
     levels = {"max_noise_in_clean": max_noise_in_clean, "max_false_alarms": max_false_alarms}
     _check_options(levels, keep, per_class, pca_dim, classes_per_group, seed)
-    is_tall = len(features) > features.shape[1]  # else there is nothing to gain
-    mesh = device_mesh() if jax.local_device_count() > 1 and is_tall else None
-    plan = plan_pieces(
-        codes,
-        per_class=per_class,
-        classes_per_group=classes_per_group or MAX_CLASSES_PER_GROUP,
-        multiple_of=mesh.size if mesh else 1,
-    )
-    dim_of = partial(components_for, num_classes=plan.classes_per_group)
-    options = Options(
-        pca_dim=pca_dim or dim_of(plan.rows),
-        intercept=per_class is None,
-        report=_show_progress if progress else None,
-    )
+    plan, options, mesh = _plan(features, codes, per_class, pca_dim, classes_per_group)
+    if progress:
+        options = options._replace(report=_show_progress)
     with _progress_bar() if progress else contextlib.nullcontext():
-        found = jax.device_get(
+        path = jax.device_get(
             clean_set(
                 features,
                 codes,
@@ -135,43 +123,60 @@ def find_label_errors(
                 mesh=mesh,
             )
         )
-    model = jax.device_get(
-        label_noise(
-            features,
-            codes,
-            num_classes=len(classes),
-            pca_dim=pca_dim or dim_of(len(features)),
-        )
-    )
-    clean, promise = model.wrong <= 0.5, None
-    if keep is not None:
-        clean = found.clean
-    elif max_noise_in_clean is not None:
-        kept = keep_cleanest(model, codes, max_noise_in_clean)
-        clean = kept.chosen
-        promise = Promise(max_noise_in_clean, "clean", kept.attained, kept.lowest)
-    elif max_false_alarms is not None:
-        flagged = flag_surest(model, codes, max_false_alarms)
-        clean = ~flagged.chosen
-        promise = Promise(max_false_alarms, "suspects", flagged.attained, flagged.lowest)
-    suspicion = (-found.entry,) if keep is not None else (-found.entry, -model.wrong)
+    dim = pca_dim or components_for(len(features), num_classes=plan.classes_per_group)
+    model = jax.device_get(label_noise(features, codes, num_classes=len(classes), pca_dim=dim))
+    if keep is None:
+        clean, promise = _choose(model, codes, **levels)
+        order = np.lexsort((-path.entry, -model.wrong))
+    else:
+        clean, promise, order = path.clean, None, np.argsort(-path.entry, kind="stable")
     return Detection(
         clean=clean,
-        entry=found.entry,
+        entry=path.entry,
         suggested=classes[model.suggested],
-        gap=float(found.gap),
+        gap=float(path.gap),
         wrong=model.wrong,
-        order=np.lexsort(suspicion),
-        noise=Noise(
-            rate=float(model.rate[0]),
-            interval=(float(model.low[0]), float(model.high[0])),
-            classes=classes,
-            by_class=model.rate[1:],
-            by_class_interval=np.stack([model.low[1:], model.high[1:]], axis=1),
-            confusion=model.confusion,
-            explained=is_explained(model),
-        ),
+        order=order,
+        noise=_describe_noise(model, classes),
         promise=promise,
+    )
+
+
+def _plan(features, codes, per_class, pca_dim, classes_per_group):
+    """What is solved together, how, and on which devices."""
+    is_tall = len(features) > features.shape[1]  # else there is nothing to gain
+    mesh = device_mesh() if jax.local_device_count() > 1 and is_tall else None
+    plan = plan_pieces(
+        codes,
+        per_class=per_class,
+        classes_per_group=classes_per_group or MAX_CLASSES_PER_GROUP,
+        multiple_of=mesh.size if mesh else 1,
+    )
+    dim = pca_dim or components_for(plan.rows, num_classes=plan.classes_per_group)
+    return plan, Options(pca_dim=dim, intercept=per_class is None), mesh
+
+
+def _choose(model, codes, max_noise_in_clean, max_false_alarms):
+    """The clean set by the noise model, and the promise if a level was asked for."""
+    if max_noise_in_clean is not None:
+        kept = keep_cleanest(model, codes, max_noise_in_clean)
+        return kept.chosen, Promise(max_noise_in_clean, "clean", kept.attained, kept.lowest)
+    if max_false_alarms is not None:
+        flagged = flag_surest(model, codes, max_false_alarms)
+        found = Promise(max_false_alarms, "suspects", flagged.attained, flagged.lowest)
+        return ~flagged.chosen, found
+    return model.wrong <= 0.5, None
+
+
+def _describe_noise(model, classes) -> Noise:
+    return Noise(
+        rate=float(model.rate[0]),
+        interval=(float(model.low[0]), float(model.high[0])),
+        classes=classes,
+        by_class=model.rate[1:],
+        by_class_interval=np.stack([model.low[1:], model.high[1:]], axis=1),
+        confusion=model.confusion,
+        explained=is_explained(model),
     )
 
 

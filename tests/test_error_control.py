@@ -9,7 +9,9 @@ import pytest
 from sklearn.datasets import load_digits
 
 from experiments import error_control
-from experiments.error_control import LEVELS, RULES, Run, main, render, runs_of, summary_lines
+from experiments.error_control import LEVELS, Case, cases_of, main
+from experiments.error_control_plots import PLOTS, side_by_side
+from experiments.error_control_report import RULES, render, summary_lines
 from spr_jax.noise import symmetric
 from spr_jax.solver import noise_model
 
@@ -75,16 +77,19 @@ def test_a_small_run_is_recorded_reported_and_not_repeated(reports, monkeypatch)
     own = rows[0]
     assert own["examples"] == 600
     assert abs(own["true"][0] - 0.4) < 0.05 and abs(own["rate"][0] - own["true"][0]) < 0.1
-    assert own["auroc"]["entry"] > 0.9 and own["f1"]["best_wrong"] >= own["f1"]["default"] > 0.8
-    assert len(own["levels"]) == len(RULES) * len(LEVELS)
+    assert own["auroc"]["entry"] > 0.9 and own["auroc"]["wrong"] > 0.9
+    assert own["f1"]["best_wrong"] >= own["f1"]["default"] > 0.8
+    asked = [(choice["rule"], choice["asked"]) for choice in own["levels"]]
+    assert asked == [(rule, level) for rule in RULES for level in LEVELS]
     for choice in own["levels"]:
         assert len(choice["taken"]) == len(choice["claims"]) == 10
         assert any(choice["taken"]) == any(choice["claims"])
     assert rows[1]["true"][0] == 0 and rows[1]["f1"]["default"] is None
+    assert rows[1]["auroc"]["entry"] is rows[1]["auroc"]["wrong"] is None
 
     report = (reports / "error_control.md").read_text()
     assert report.startswith("# ") and str(reports) not in report
-    for name in error_control.PLOTS:
+    for name in PLOTS:
         assert name in report and (reports / name).read_bytes().startswith(b"\x89PNG")
 
     monkeypatch.setattr(error_control, "measure", None)  # would fail if called
@@ -98,21 +103,21 @@ def test_labels_are_redrawn_for_named_files_only():
     rates, path = {"symmetric": (0.2,), "asymmetric": (0.3,)}, Path("cifar10_sym40.npz")
     assert error_control.is_redrawn("cifar10_sym40")
     assert not error_control.is_redrawn("mnist_sym40_e1")
-    runs = runs_of(path, "cifar10", rates, 2, redraw=True, human=True)
-    seeds = [run.seed for run in runs if run.labels == "asymmetric 0.3"]
+    cases = cases_of(path, "cifar10", rates, 2, redraw=True, human=True)
+    seeds = [case.seed for case in cases if case.labels == "asymmetric 0.3"]
     assert seeds == [error_control.FIRST_SEED, error_control.FIRST_SEED + 1]
-    assert sum(run.kind == "human" for run in runs) == 5
-    own = runs_of(Path("mnist_asym40_e1.npz"), "mnist", rates, 2, redraw=False, human=True)
-    assert own == [Run(Path("mnist_asym40_e1.npz"), "mnist", "own", "asymmetric")]
+    assert sum(case.kind == "human" for case in cases) == 5
+    own = cases_of(Path("mnist_asym40_e1.npz"), "mnist", rates, 2, redraw=False, human=True)
+    assert own == [Case(Path("mnist_asym40_e1.npz"), "mnist", "own", "asymmetric")]
 
 
 def test_human_labels_are_found_by_index(tmp_path):
     np.savez(tmp_path / "n.npz", worse_label=np.array([3, 1, 2], np.uint8))
-    run = Run(Path("cifar10_sym40.npz"), "cifar10", "worse_label", "human")
+    case = Case(Path("cifar10_sym40.npz"), "cifar10", "worse_label", "human")
     arrays = {"true": np.zeros(2), "index": np.array([2, 0])}
-    assert error_control.labels_of(run, arrays, tmp_path / "n.npz").tolist() == [2, 3]
+    assert error_control.labels_of(case, arrays, tmp_path / "n.npz").tolist() == [2, 3]
     with pytest.raises(ValueError, match="no `index`"):
-        error_control.labels_of(run, {"true": np.zeros(2)}, tmp_path / "n.npz")
+        error_control.labels_of(case, {"true": np.zeros(2)}, tmp_path / "n.npz")
 
 
 def test_rates_are_judged_where_the_ranking_is_good():
@@ -144,6 +149,12 @@ def test_only_claimed_levels_count_and_every_level_must_be_kept():
         "| mnist_sym40 | own | kept, noise model | 0/2 | 1/2 (0.040, 2 of 50) | 0/2 | 0/2 | 0/2 |"
     )
     assert cells in report
+    claimless = changed(exact, "keep_cleanest", 0.02, **claimless)
+    half = "| kept, noise model | 0.02 | 1 of 2 | 100.0% | 0.0200 | 0.0200 | 0.250 | 50% | 50.0% |"
+    assert half in render([exact, claimless], "- Command: a test")  # taken: share of all runs
+    one = {"claims": [True, False], "taken": [50, 0], "mistakes": [1, 0]}
+    three = "| kept, noise model | 0.02 | 2 of 2 | 100.0% | 0.0200 | 0.0200 | 0.500 | 75% | 66.7% |"
+    assert three in render([exact, changed(row(), "keep_cleanest", 0.02, **one)], "")
     settings = lines_of(row(labels="none"), exact, broken)[
         "Settings with every level kept: `keep_cleanest`"
     ]
@@ -166,4 +177,4 @@ def test_best_threshold_takes_ties_together():
 
 
 def test_equal_rates_are_drawn_side_by_side():
-    assert error_control.side_by_side([0.4, 0.1, 0.4], step=0.1) == pytest.approx([0.35, 0.1, 0.45])
+    assert side_by_side([0.4, 0.1, 0.4], step=0.1) == pytest.approx([0.35, 0.1, 0.45])

@@ -20,7 +20,7 @@ import jax
 
 from experiments import study
 from experiments.markdown import table
-from experiments.plot import new_figure, save_figure, style
+from experiments.plot import draw_means, new_figure, save_figure, style
 from experiments.runs import (
     Result,
     Run,
@@ -225,19 +225,10 @@ def draw_panel(panel, lines: dict[str, list[Row]], field: str, name: str) -> Non
     ticks = values if is_number else range(len(values))
     place = dict(zip(values, ticks, strict=True))
     for line, (label, rows) in enumerate(lines.items()):
-        drawn = sorted((place[row.point[field]], row.found.get(name, [])) for row in rows)
-        drawn = [(x, *mean_and_std(found)) for x, found in drawn if found]
         aside = 0 if is_number else 0.6 * ((line + 0.5) / len(lines) - 0.5)
-        panel.errorbar(
-            [x + aside for x, _, _ in drawn],
-            [mean for _, mean, _ in drawn],
-            [std or 0 for _, _, std in drawn],
-            label=label,
-            **style(line),
-            linestyle="-" if is_number else "none",
-            markersize=5,
-            capsize=3,
-        )
+        points = {place[row.point[field]] + aside: row.found.get(name, []) for row in rows}
+        look = style(line) | {"linestyle": "-" if is_number else "none"}
+        draw_means(panel, points, label=label, **look)
     if is_number and min(values) > 0 and max(values) >= 50 * min(values):
         panel.set_xscale("log")
         panel.minorticks_off()

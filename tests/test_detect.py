@@ -10,7 +10,7 @@ import pytest
 from conftest import make_data
 
 import spr_jax
-from spr_jax import Detection, find_label_errors
+from spr_jax import Detection, apply, find_label_errors
 from spr_jax.detect import main, noisy_digits
 
 ROOT = Path(__file__).parent.parent
@@ -214,7 +214,29 @@ def test_command_writes_what_it_found(tmp_path, capsys):
     assert summary["suspect"] == sum(row["suspect"] for row in summary["classes"])
     assert summary["gap"] == found.gap and summary["wrong_share"] == found.noise.rate
     assert summary["features_explain_labels"] and summary["classes"][0]["label"] == "=cat()"
-    assert sorted(path.name for path in out.iterdir()) == ["labels.csv", "summary.json"]
+    files = ["labels.csv", "report.html", "summary.json"]
+    assert sorted(path.name for path in out.iterdir()) == files
+
+
+def test_names_of_the_examples_lead_from_the_command_to_its_corrections(tmp_path):
+    features, given, _ = make_data(200)
+    np.save(tmp_path / "features.npy", features)
+    names = [f"photos/{place}.png" for place in range(200)]
+    with open(tmp_path / "labels.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("file", "label"), *zip(names, given, strict=True)])
+    main([str(tmp_path / "features.npy"), str(tmp_path / "labels.csv"), f"--out={tmp_path}/out"])
+    assert [row["file"] for row in read_table(tmp_path / "out")] == names
+
+    page = (tmp_path / "out" / "report.html").read_text()
+    assert names[0] in page and names[-1] in page
+    answer = f"id,label,corrected\n{names[7]},{given[7]},{(given[7] + 1) % 4}\n"
+    (tmp_path / "corrections.csv").write_text(answer)
+    (tmp_path / "fixed").mkdir()
+    fixed = tmp_path / "fixed" / "labels.csv"
+    corrections, found = (str(tmp_path / name) for name in ("corrections.csv", "out/labels.csv"))
+    apply.main([corrections, found, f"--out={fixed}"])
+    mended = [int(row["label"]) for row in read_table(fixed.parent)]
+    assert np.flatnonzero(mended != given).tolist() == [7] and mended[7] == (given[7] + 1) % 4
 
 
 def test_command_names_the_classes_that_cannot_keep_a_level(tmp_path, capsys):

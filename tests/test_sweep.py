@@ -200,13 +200,13 @@ def test_there_is_a_plot_for_each_swept_field_but_the_seed(recorded):
             assert (pixels == list(bytes.fromhex(colour[1:]))).all(axis=-1).any()
 
 
-def panels_of(monkeypatch, rows, field, together):
+def panels_of(monkeypatch, folder, rows, field, together):
     """What is drawn, before it is a picture."""
     from matplotlib.figure import Figure
 
     drawn = []
     monkeypatch.setattr(Figure, "savefig", lambda figure, *_, **__: drawn.append(figure))
-    sweep.draw(Path("x.png"), rows, field, together, "title")
+    sweep.draw(folder / "x.png", rows, field, together, "title")
     return drawn[0]
 
 
@@ -215,14 +215,14 @@ def row_of(last, **point):
     return sweep.Row(point, {sweep.EXPECTED: last} if last else {}, [], [], 2)
 
 
-def test_a_plot_has_means_bars_units_and_names(monkeypatch):
+def test_a_plot_has_means_bars_units_and_names(monkeypatch, tmp_path):
     rows = [
         row_of([90.0, 94.0], noise_rate=0.4, method="spr"),
         row_of([98.0, 98.0], noise_rate=0.2, method="spr"),
         row_of([], noise_rate=0.4, method="ce"),
         row_of([80.0], noise_rate=0.2, method="ce"),
     ]
-    figure = panels_of(monkeypatch, rows, "noise.rate", ["noise.rate"])
+    figure = panels_of(monkeypatch, tmp_path, rows, "noise.rate", ["noise.rate"])
     (panel,) = figure.axes
     assert (panel.get_xlabel(), panel.get_ylabel()) == ("noise.rate", "test accuracy (%)")
     assert panel.get_title() == "last epoch" and panel.get_xscale() == "linear"
@@ -236,24 +236,24 @@ def test_a_plot_has_means_bars_units_and_names(monkeypatch):
     assert [text.get_text() for text in legend.get_texts()] == ["method = spr", "method = ce"]
 
 
-def test_wide_ranges_are_drawn_by_their_logarithm(monkeypatch):
+def test_wide_ranges_are_drawn_by_their_logarithm(monkeypatch, tmp_path):
     rows = [row_of([90.0], lr=value) for value in (1e-4, 1e-2, 1.0)]
-    figure = panels_of(monkeypatch, rows, "lr", ["lr"])
+    figure = panels_of(monkeypatch, tmp_path, rows, "lr", ["lr"])
     assert figure.axes[0].get_xscale() == "log" and not figure.legends
 
 
-def test_names_are_drawn_side_by_side(monkeypatch):
+def test_names_are_drawn_side_by_side(monkeypatch, tmp_path):
     rows = [row_of([90.0], preset=preset, seed=k) for preset in ("paper", "exact") for k in (0, 1)]
-    (panel,) = panels_of(monkeypatch, rows, "preset", ["preset"]).axes
+    (panel,) = panels_of(monkeypatch, tmp_path, rows, "preset", ["preset"]).axes
     places = np.array([line.lines[0].get_xdata() for line in panel.containers], float)
     assert (places[0] < places[1]).all()
     np.testing.assert_allclose(places.mean(axis=0), [0, 1], atol=1e-9)
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["paper", "exact"]
 
 
-def test_zipped_fields_are_one_line(monkeypatch):
+def test_zipped_fields_are_one_line(monkeypatch, tmp_path):
     rows = [row_of([90.0 + k], epochs=k, width=2 * k) for k in (1, 2, 3)]
-    figure = panels_of(monkeypatch, rows, "epochs", ["epochs", "width"])
+    figure = panels_of(monkeypatch, tmp_path, rows, "epochs", ["epochs", "width"])
     assert len(figure.axes[0].containers) == 1
 
 

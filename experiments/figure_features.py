@@ -1,0 +1,203 @@
+"""What the features look like that were learned: classes in two dimensions (a figure of the paper).
+
+    python -m experiments.figure_features --data_dir=DIR    # CIFAR-10, on an accelerator
+    python -m experiments.figure_features --small           # digits
+
+Training images with 40 % symmetric noise, as the last checkpoint of each run sees them, without
+augmentation. PCA and then t-SNE place them in the plane; colours are true classes, crosses are
+labels that are wrong. A plane shows neighbours and not distances, so two numbers of the features
+themselves stand beside it: how many of the nearest neighbours are of the same true class, and the
+silhouette of the true classes.
+"""
+
+import argparse
+import sys
+from collections.abc import Hashable
+from typing import NamedTuple
+
+import jax
+import numpy as np
+from flax import jax_utils
+from sklearn.decomposition import PCA
+from sklearn.manifold import TSNE
+from sklearn.metrics import silhouette_score
+from sklearn.neighbors import NearestNeighbors
+from threadpoolctl import threadpool_limits
+
+from experiments import study
+from experiments.figure_precision import METHODS
+from experiments.markdown import table
+from experiments.plot import TEN_COLOURS, new_figure, show_figure
+from experiments.runs import Result, Run, config_of
+from experiments.study import Cells, Found, spread
+from spr_jax.augment import normalise
+from spr_jax.checkpoint import Checkpoints
+from spr_jax.experiment import make_experiment
+from spr_jax.run import restore
+
+NAME = "figure_features"
+CONFIGS = {False: "configs/cifar10_sym.py", True: "configs/digits_sym.py"}  # by --small
+NOISE = (("noise.rate", 0.4),)
+NUM_EXAMPLES = 2000
+NUM_COMPONENTS = 50
+NUM_NEIGHBOURS = 10
+BATCH_SIZE = 250
+
+
+class View(NamedTuple):
+    """Some training examples, as a trained network sees them."""
+
+    index: np.ndarray  # [n], in the data set
+    features: np.ndarray  # [n, d]
+    true: np.ndarray  # [n]
+    given: np.ndarray  # [n]
+    class_names: tuple[str, ...]
+
+
+Views = dict[Hashable, list[View]]  # of the finished runs of each cell
+Places = dict[Hashable, np.ndarray]  # [n, 2] of the first of them
+
+
+def cells(options: argparse.Namespace) -> Cells:
+    found = {}
+    for title, (method, fields) in METHODS.items():
+        fields = (*fields.items(), *NOISE)
+        found[title] = study.repeat(Run(CONFIGS[options.small], method, fields), options)
+    return found
+
+
+def look(run: Run, result: Result) -> View:
+    """Features of the same examples for every run, from its last checkpoint."""
+    config = config_of(run)
+    experiment = make_experiment(config)
+    checkpoints = Checkpoints(result.folder / "checkpoints")
+    state = restore(config, experiment, checkpoints).progress.state
+    checkpoints.close()
+    network = jax_utils.unreplicate(state.evaluated)[0]
+    dataset = experiment.setup.dataset
+    train = dataset.train
+    chosen = np.random.default_rng(0).permutation(len(train.labels))[:NUM_EXAMPLES]
+
+    @jax.jit
+    def features_of(images):
+        return network.predict(normalise(images, dataset.mean, dataset.std)).features
+
+    batches = np.array_split(chosen, -(-len(chosen) // BATCH_SIZE))
+    features = np.concatenate([np.asarray(features_of(train.images[batch])) for batch in batches])
+    labels = train.true_labels[chosen], train.labels[chosen]
+    return View(experiment.members[chosen], features, *labels, dataset.class_names)
+
+
+def in_the_plane(features: np.ndarray) -> np.ndarray:
+    """[n, 2]: PCA takes out what is noise, t-SNE keeps neighbours together."""
+    components = min(NUM_COMPONENTS, *features.shape)
+    scores = PCA(components, svd_solver="full").fit_transform(features)
+    perplexity = min(30, (len(features) - 1) / 3)
+    with threadpool_limits(1):  # the order of sums, and so the picture, is the same on all machines
+        return TSNE(init="pca", perplexity=perplexity, random_state=0).fit_transform(scores)
+
+
+def same_class_neighbours(view: View) -> float:
+    """Per cent of the nearest neighbours, an example not being its own."""
+    count = min(NUM_NEIGHBOURS, len(view.true) - 1)
+    neighbours = NearestNeighbors(n_neighbors=count).fit(view.features)
+    nearest = neighbours.kneighbors(return_distance=False)
+    return 100 * float(np.mean(view.true[nearest] == view.true[:, None]))
+
+
+def silhouette(view: View) -> float:
+    """From -1 to 1, where classes are tight and far from each other."""
+    return float(silhouette_score(view.features, view.true))
+
+
+def views_of(found: dict[Hashable, Found]) -> Views:
+    views = {}
+    for title, (runs, results) in found.items():
+        pairs = zip(runs, results, strict=True)
+        views[title] = [look(run, result) for run, result in pairs if result.status == "finished"]
+    return views
+
+
+def draw(options: argparse.Namespace, views: Views, places: Places) -> str:
+    """The picture of the first seeds, as Markdown; none while there is nothing to draw."""
+    if not places:
+        return ""
+    figure, panels = new_figure(len(views), width=4.2, height=4.8)
+    for panel, (title, several) in zip(panels, views.items(), strict=True):
+        panel.set(title=title, xticks=[], yticks=[], xlabel="t-SNE, no unit", aspect="equal")
+        if several:
+            draw_panel(panel, several[0], places[title])
+            same = same_class_neighbours(several[0])
+            panel.set_title(f"{title}\n{same:.1f} % of the neighbours are of the same class")
+    data = "digits, C2F2" if options.small else "CIFAR-10, ResNet-18"
+    return show_figure(figure, options, f"{data}, training images, symmetric noise 0.4")
+
+
+def draw_panel(panel, view: View, places: np.ndarray) -> None:
+    """Dots and crosses in the colours of their true classes, which are named at their centres."""
+    from matplotlib.patheffects import withStroke
+
+    right = view.true == view.given
+    kinds = {"label right": (right, "o", 7), "label wrong": (~right, "x", 16)}
+    for kind, (chosen, marker, size) in kinds.items():
+        shape = {"marker": marker, "s": size, "linewidths": 0.8}
+        colours = [TEN_COLOURS[label % len(TEN_COLOURS)] for label in view.true[chosen]]
+        panel.scatter(*places[chosen].T, c=colours, **shape)
+        panel.scatter([], [], c="0.3", label=kind, **shape)  # in the legend, of no class
+    for label, name in enumerate(view.class_names):
+        centre = np.median(places[view.true == label], axis=0)
+        halo = [withStroke(linewidth=3, foreground="white")]
+        panel.text(*centre, name, ha="center", va="center", weight="bold", path_effects=halo)
+
+
+def result_table(views: Views) -> str:
+    rows = [
+        [
+            title,
+            len(several),
+            spread([same_class_neighbours(view) for view in several]),
+            spread([silhouette(view) for view in several], digits=3),
+        ]
+        for title, several in views.items()
+    ]
+    neighbours = f"of the {NUM_NEIGHBOURS} nearest neighbours, same true class (%)"
+    return table(["", "seeds", neighbours, "silhouette of the true classes"], rows)
+
+
+def csv_rows(views: Views, places: Places) -> list[list]:
+    """The points of the picture."""
+    rows = [["method", "example", "x", "y", "true class", "given class"]]
+    for title, drawn in places.items():
+        view = views[title][0]
+        for k, (x, y) in enumerate(drawn):
+            classes = [view.class_names[labels[k]] for labels in (view.true, view.given)]
+            rows.append([title, view.index[k], f"{x:.2f}", f"{y:.2f}", *classes])
+    return rows
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """The exit status: 0, 1 if a run failed, 75 if it was stopped and can go on."""
+    parser = study.arguments(__doc__, NAME)
+    options = parser.parse_args(arguments)
+    options.name += "_small" * options.small
+    found = study.conduct(cells(options), options)
+    try:
+        views = views_of(found)
+    except ValueError as error:  # the data set is not there
+        parser.error(str(error))
+    places = {title: in_the_plane(seen[0].features) for title, seen in views.items() if seen}
+    parts = [
+        "# Learned features in the plane",
+        study.head(found),
+        draw(options, views, places),
+        f"At most {NUM_EXAMPLES:,} training images, the same for all; {study.seeds_of(options)}. "
+        "The numbers are of the features, the picture is of the first seed.",
+        result_table(views),
+        study.commands(found, NAME),
+    ]
+    study.write_report(options, parts, csv_rows(views, places))
+    return study.exit_status(study.results_of(found))
+
+
+if __name__ == "__main__":
+    sys.exit(main())

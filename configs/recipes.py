@@ -110,6 +110,7 @@ DIGITS = {
     "pencil": {"method.warmup": 3, "method.learn": 10, "method.label_rate": 14.0},
     "plc": {"method.warmup": 3},
     "selfie": {"method.warmup": 5, "method.history": 5},
+    "co_teaching_plus": {"method.warmup": 5},
     "nct": {"method.sigma": 10.0, "method.warmup": 12},
 }
 FOLDER = {

@@ -20,8 +20,10 @@ from spr_jax.registry import suggestion
 from spr_jax.types import Dataset
 
 # Source -> target of the paper's asymmetric noise, in the order in which pairs are processed.
+DIGIT_PAIRS = ((7, 1), (2, 7), (5, 6), (6, 5), (3, 8))
 PAIRS = {
-    "mnist": ((7, 1), (2, 7), (5, 6), (6, 5), (3, 8)),
+    "mnist": DIGIT_PAIRS,
+    "digits": DIGIT_PAIRS,
     "cifar10": ((9, 1), (2, 0), (3, 5), (5, 3), (4, 7)),
 }
 

@@ -101,14 +101,15 @@ def enter(config, phase: Phase, position: Position) -> Position:
     epoch, progress, memory, best = position
     if not 0 < epoch == phase.first or progress.place:
         return position
-    memory = _init_memory(phase.setup) | memory
+    memory = init_memory(phase.setup) | memory
     fresh = phase.fresh_since == epoch
     state = jax_utils.replicate(init_state(config, phase.setup, epoch)) if fresh else progress.state
     progress = start_epoch(phase.setup, state, jax_utils.replicate(memory))
     return Position(epoch, progress, memory, best)
 
 
-def _init_memory(setup):
+def init_memory(setup: Setup) -> dict[str, Any]:
+    """What a method remembers before the first epoch, with the truth if it is to have that."""
     train = setup.dataset.train
     labels = np.asarray(train.labels, np.int32)
     memory = jax.device_get(setup.method.init(labels, setup.dataset.num_classes))
@@ -226,7 +227,7 @@ def restore(config, experiment: Experiment, checkpoints: Checkpoints) -> Positio
     memory = {}
     for earlier in experiment.phases:
         if earlier.first <= last:
-            memory = _init_memory(earlier.setup) | memory
+            memory = init_memory(earlier.setup) | memory
     replicated = jax_utils.replicate((state, memory))
     progress = start_epoch(setup, *replicated)
     if meta is None:

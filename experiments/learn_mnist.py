@@ -114,7 +114,8 @@ def main(arguments: list[str] | None = None) -> int:
     remarks = (
         f"C2F2, epochs: {epochs(options)}, {study.seeds_of(options)}; test accuracy in per cent. "
         "`exact` keeps labels whose chance to be wrong is below 0.1, `paper` half of each class. "
-        "The first selection compiles."
+        "Runs may have shared the machine with others, and the first selection compiles: "
+        "benchmark_epoch has the times of a free one."
     )
     parts = ["# Learning from MNIST with wrong labels", study.head(found), remarks, render(found)]
     study.write_report(options, [*parts, study.commands(found, NAME)], csv_rows(found))

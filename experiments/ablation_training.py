@@ -24,16 +24,16 @@ CELLS = {  # clean set -> method, fields
     "entry, whole data, 64 components, index defect": ("spr", HALF | DEFECT),
     "a random half": ("spr", {"method.select": "random"}),
     "least loss of the network": ("small_loss", {}),
-    "noise model, no fixed share (the default)": ("spr", {}),
+    "noise model, no fixed share": ("spr", {}),
     "the right labels (oracle)": ("oracle", {}),
     "all labels": ("spr", {"method.select": "none"}),
 }
 
 
 def cells(options: argparse.Namespace) -> Cells:
-    small = {"epochs": 2} if options.small else {}
+    common = {"method.sparse_over": "clean"} | ({"epochs": 2} if options.small else {})
     return {
-        title: repeat(Run(CONFIG, method, tuple((fields | small).items())), options)
+        title: repeat(Run(CONFIG, method, tuple((fields | common).items())), options)
         for title, (method, fields) in CELLS.items()
     }
 

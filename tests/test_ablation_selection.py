@@ -277,7 +277,7 @@ def test_cells_differ_in_the_clean_set_alone():
         config.method = {}
         config.by_preset = {}
     assert len({config.to_json() for config in chosen.values()}) == 1
-    steps = ("cutmix", "sparse", "growth", "q", "sparse_on", "by_clean")
+    steps = ("cutmix", "sparse", "growth", "q", "sparse_on", "sparse_over", "by_clean")
     assert len({tuple(method[name] for name in steps) for method in methods.values()}) == 1
     defects = [title for title, method in methods.items() if method.get("visit_order_defect")]
     assert len(defects) == 2 and all("defect" in title for title in defects)

@@ -14,6 +14,7 @@ OF_SPR = {
     "method.pca_dim": (10, 10, 64),
     "method.intercept": (False, False, True),
     "method.select": ("piece", "piece", "auto"),
+    "method.sparse_over": ("clean", "clean", "all"),
     "method.ties": ("interpolated", "released", "interpolated"),
 }
 DECAY = {"optimizer.weight_decay": (1e-4, 5e-4, 5e-4)}

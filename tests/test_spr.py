@@ -376,6 +376,16 @@ def test_the_penalty_may_be_of_the_logits():
     assert_close(run(case, cutmix=0.0, sparse_on="logits", q=0.5).each, CLEAN * each, atol=1e-5)
 
 
+def test_the_penalty_may_be_of_all_examples():
+    """Noisy ones are then unlabelled: their labels do not matter, what is predicted does."""
+    case = make_case(weights=UNEVEN)
+    _, p = slow_forward(case.network, case.batch.images)
+    each = -np.log(p[np.arange(B), case.batch.labels]) * CLEAN + 1.2 * 1.02 * (p**0.2).sum(axis=1)
+    found = run(case, cutmix=0.0, sparse_over="all")
+    assert_close(found.each, each, atol=1e-5)
+    assert found.loss == pytest.approx(case.batch.weights @ each / B, abs=1e-5)
+
+
 def test_devices_share_the_number_of_clean_examples():
     """Two devices with unequal numbers of clean examples are as one with both parts."""
     case, half = make_case(np.arange(B) < 3), B // 2

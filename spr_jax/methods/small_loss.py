@@ -18,6 +18,7 @@ def small_loss(
     growth: float = 1.02,
     q: float = 0.2,
     sparse_on: str = "probabilities",
+    sparse_over: str = "clean",
     keep: float = 0.5,
     pairing: str = "batch",
     by_clean: bool = False,
@@ -56,6 +57,7 @@ def oracle(
     growth: float = 1.02,
     q: float = 0.2,
     sparse_on: str = "probabilities",
+    sparse_over: str = "clean",
     pairing: str = "batch",
     by_clean: bool = False,
 ) -> Method:

@@ -3,7 +3,7 @@
 After every epoch a penalized regression of the labels on the features splits the training data
 (`rules.py`). In the next epoch each mini-batch takes, at random, one of two steps:
 
-    supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q)
+    supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q), or the penalty of noisy ones, too
     CutMix       boxes of other images pasted in; a noisy example's target is its prediction
 
 The first epoch, which has no selection yet, is supervised throughout, as released. lambda grows by
@@ -35,6 +35,7 @@ def spr(
     growth: float = 1.02,
     q: float = 0.2,
     sparse_on: str = "probabilities",
+    sparse_over: str = "clean",
     keep: float = 0.5,
     per_class: int = 10,
     classes_per_group: int = 10,
@@ -59,6 +60,8 @@ def spr(
 
     cutmix: chance of a CutMix step. sparse, growth: lambda in the first epoch, its growth.
     sparse_on: the penalty is of "probabilities", or of the "logits" as the paper's text has it.
+    sparse_over: it is of the "clean" examples, or of "all": those without a label to be trusted are
+    then learnt from as unlabelled ones, on which the network shall decide.
     per_class: examples of each class in a piece, 0 for the whole data at once.
     select: what is called clean. The share `keep` of each class, in each "piece" or over the whole
     data ("class"); labels that are wrong with a chance below `most_wrong` ("auto"); as many as the
@@ -84,6 +87,7 @@ def spr(
     find_partner = lookup({"batch": lambda key, clean: None, "clean_noisy": _opposite}, pairing)
     penalize = lookup({"probabilities": sparse_penalty, "logits": sparse_norm}, sparse_on)
     find_clean = lookup(RULES, select)
+    penalized = lookup({"clean": _clean_alone, "all": _everything}, sparse_over)
     lookup({"share": None, "none": None}, fallback)
     lookup({"random": None, "confident": None}, knockoffs)
     expect(0 < level < 1, "level", level, "a share between 0 and 1")
@@ -117,7 +121,14 @@ def spr(
         clean = memory["clean"][batch.index]
         penalty = partial(penalize, q=q)
         return supervised_step(
-            networks, batch, clean, key, weight=weight, penalty=penalty, by_clean=by_clean
+            networks,
+            batch,
+            clean,
+            key,
+            weight=weight,
+            penalty=penalty,
+            penalized=penalized(clean),
+            by_clean=by_clean,
         )
 
     def mixed_loss(networks, batch, memory, key):
@@ -147,19 +158,30 @@ def spr(
     )
 
 
-def supervised_step(networks, batch, clean, key, *, weight, penalty, by_clean):
-    """Cross-entropy and the weighted sparse penalty of clean examples alone.
+def supervised_step(networks, batch, clean, key, *, weight, penalty, penalized, by_clean):
+    """Cross-entropy of the clean examples, and the weighted sparse penalty of the penalized.
 
     The constant c^(1-q) that the released loss has for each noisy example carries no gradient and
     is left out.
     """
     output, network = networks[0].forward(batch.images, key)
-    each = cross_entropy(output.logits, batch.labels) + weight * penalty(output.logits)
-    if by_clean:
-        loss = mean_over(clean, each, batch.weights)
-    else:
-        loss = weighted_mean(each, batch.weights * clean)
+    over = mean_over if by_clean else _part_of_mean
+    loss = over(clean, cross_entropy(output.logits, batch.labels), batch.weights)
+    loss += weight * over(penalized, penalty(output.logits), batch.weights)
     return loss, ((network,), {"features": output.features})
+
+
+def _part_of_mean(chosen, losses, weights):
+    """1/B sum_i chosen_i loss_i."""
+    return weighted_mean(losses, weights * chosen)
+
+
+def _clean_alone(clean):
+    return clean
+
+
+def _everything(clean):
+    return jnp.ones_like(clean)
 
 
 def cutmix_step(networks, batch, clean, key, *, find_partner):

@@ -15,9 +15,7 @@ import sys
 from collections.abc import Hashable
 from typing import NamedTuple
 
-import jax
 import numpy as np
-from flax import jax_utils
 from sklearn.decomposition import PCA
 from sklearn.manifold import TSNE
 from sklearn.metrics import silhouette_score
@@ -30,10 +28,8 @@ from experiments.markdown import table
 from experiments.plot import TEN_COLOURS, new_figure, show_figure
 from experiments.runs import Result, Run, config_of
 from experiments.study import Cells, Found, spread
-from spr_jax.augment import normalise
-from spr_jax.checkpoint import Checkpoints
 from spr_jax.experiment import make_experiment
-from spr_jax.run import restore
+from spr_jax.image_features import features_of, last_network
 
 NAME = "figure_features"
 CONFIGS = {False: "configs/cifar10_sym.py", True: "configs/digits_sym.py"}  # by --small
@@ -41,7 +37,6 @@ NOISE = (("noise.rate", 0.4),)
 NUM_EXAMPLES = 2000
 NUM_COMPONENTS = 50
 NUM_NEIGHBOURS = 10
-BATCH_SIZE = 250
 
 
 class View(NamedTuple):
@@ -70,20 +65,10 @@ def look(run: Run, result: Result) -> View:
     """Features of the same examples for every run, from its last checkpoint."""
     config = config_of(run)
     experiment = make_experiment(config)
-    checkpoints = Checkpoints(result.folder / "checkpoints")
-    state = restore(config, experiment, checkpoints).progress.state
-    checkpoints.close()
-    network = jax_utils.unreplicate(state.evaluated)[0]
-    dataset = experiment.setup.dataset
+    network, dataset = last_network(config, experiment, result.folder), experiment.setup.dataset
     train = dataset.train
     chosen = np.random.default_rng(0).permutation(len(train.labels))[:NUM_EXAMPLES]
-
-    @jax.jit
-    def features_of(images):
-        return network.predict(normalise(images, dataset.mean, dataset.std)).features
-
-    batches = np.array_split(chosen, -(-len(chosen) // BATCH_SIZE))
-    features = np.concatenate([np.asarray(features_of(train.images[batch])) for batch in batches])
+    features = features_of(network, train.images[chosen], dataset.mean, dataset.std)
     labels = train.true_labels[chosen], train.labels[chosen]
     return View(experiment.members[chosen], features, *labels, dataset.class_names)
 

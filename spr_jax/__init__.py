@@ -18,6 +18,7 @@ _HOME = {
     "LOSSES": "spr_jax.losses",
     "METHODS": "spr_jax.methods",
     "find_label_errors": "spr_jax.label_errors",
+    "sample_weights": "spr_jax.label_errors",
 }
 __all__ = [*_HOME]
 

@@ -1,31 +1,41 @@
 """Find the label errors of a data set, as a command.
 
+python -m spr_jax.detect --images=photos --out=found   # a folder for each class, or a labels.csv
+python -m spr_jax.detect --dataset=cifar10n --data_dir=DIR
 python -m spr_jax.detect features.npy labels.csv --out=found
 python -m spr_jax.detect                # scikit-learn's digits, a fifth of their labels wrong
+
+Images are learned by a small network, unless --features has what another one makes of them. Ctrl-C
+then saves and exits with status 75; the same command goes on from there.
 """
 
 import argparse
-import csv
-import json
 import sys
 import time
 from pathlib import Path
-from typing import NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-import spr_jax
 from spr_jax.devices import one_device_per_core
-from spr_jax.files import (
-    check_folder,
-    read_features,
-    read_labels,
-    read_names,
-    replace_file,
-    shown,
-)
+from spr_jax.files import check_folder, read_features, read_labels, read_names
+from spr_jax.findings import print_summary, summarize, write_results
 from spr_jax.label_errors import Detection, find_label_errors
 from spr_jax.report import write_report
+from spr_jax.self_test import check_share, flip_labels, judge, print_judged
+
+TRAINING = ("epochs", "folds", "size")  # options of networks that are trained
+
+
+class Examples(NamedTuple):
+    """Whose labels are looked at."""
+
+    labels: np.ndarray  # [N], as given
+    features: np.ndarray | None  # [N, d]; None: of a network that is to be trained
+    names: np.ndarray | None = None  # [N]
+    images: Any = None  # [N, h, w, channels], to be shown
+    true: np.ndarray | None = None  # [N], where known
+    dataset: Any = None  # of the images
 
 
 def noisy_digits(rate: float = 0.2, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
@@ -40,168 +50,136 @@ def noisy_digits(rate: float = 0.2, seed: int = 0) -> tuple[np.ndarray, np.ndarr
     return features, given, true
 
 
-def summarize(found: Detection, labels: np.ndarray, seconds: float) -> dict:
-    """What was found, as written to summary.json."""
-    noise, promise, classes = found.noise, found.promise, []
-    for place, label in enumerate(noise.classes):
-        mine = labels == label
-        row = {
-            "label": label.item(),
-            "examples": int(mine.sum()),
-            "wrong_share": float(noise.by_class[place]),
-            "wrong_share_interval": noise.by_class_interval[place].tolist(),
-            "suspect": int((mine & ~found.clean).sum()),
-            "mostly": noise.classes[_mostly(noise.confusion, place)].item(),
-        }
-        if promise is not None:
-            lowest = promise.lowest[place]
-            row["attained"] = bool(promise.attained[place])
-            row["lowest_level"] = float(lowest) if np.isfinite(lowest) else None
-        classes.append(row)
-    summary = {
-        "examples": len(labels),
-        "wrong_share": noise.rate,
-        "wrong_share_interval": list(noise.interval),
-        "features_explain_labels": noise.explained,
-        "suspect": int((~found.clean).sum()),
-        "expected_wrong_in_clean": _mean(found.wrong[found.clean]),
-        "expected_right_in_suspects": _mean(1 - found.wrong[~found.clean]),
-        "gap": found.gap,
-        "seconds": round(seconds, 3),
-        "version": spr_jax.__version__,
-        "classes": classes,
-    }
-    if promise is not None:
-        summary["asked"] = {"level": promise.level, "of": promise.of}
-    return summary
+def load(options: argparse.Namespace) -> Examples:
+    """What the user gave, or the digits."""
+    if options.images or options.dataset:
+        return _load_images(options)
+    if options.features:
+        features, labels = read_features(options.features), read_labels(options.labels)
+        return Examples(labels, features, read_names(options.labels))
+    features, labels, true = noisy_digits()
+    images = (features * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
+    return Examples(labels, features, images=images, true=true)
 
 
-def _mean(values):
-    return float(values.mean()) if len(values) else None
+def _load_images(options):
+    from spr_jax.detect_images import load_images  # what trains networks takes long to import
 
-
-def _mostly(confusion, place):
-    """The class that wrong labels of a class most often truly have."""
-    others = confusion[place].copy()
-    others[place] = -1
-    return int(np.argmax(others))
-
-
-def print_summary(found: Detection, labels: np.ndarray, summary: dict, top: int) -> None:
-    classes = summary["classes"]
-    low, high = (f"{100 * bound:.1f}" for bound in summary["wrong_share_interval"])
-    print(
-        f"{summary['examples']:,} examples of {len(classes)} classes in "
-        f"{summary['seconds']:.1f} s: about {100 * summary['wrong_share']:.1f} % of the labels are "
-        f"wrong (between {low} and {high} %); {summary['suspect']:,} are called suspect."
+    dataset, labels, true, images = load_images(
+        folder=options.images,
+        name=options.dataset,
+        size=options.size,
+        skip_unreadable=options.skip_unreadable,
+        data_dir=options.data_dir,
     )
-    if not summary["features_explain_labels"]:
-        print(
-            "The features explain the labels hardly better than chance would: either the labels "
-            "are random, or these features cannot tell the classes. Nothing below means much."
-        )
-    if found.promise is not None:
-        print(_in_words(found.promise, found.noise.classes))
-    width = max(5, *(len(shown(row["label"])) for row in classes))
-    print(f"\n{'class':>{width}}  examples  wrong, about  suspect  mostly")
-    for row in classes:
-        print(
-            f"{shown(row['label']):>{width}}  {row['examples']:8,}  "
-            f"{100 * row['wrong_share']:10.1f} %  {row['suspect']:7,}  {shown(row['mostly'])}"
-        )
-    if top:
-        print(
-            f"\nMost suspect:\n   index  {'label':>{width}}  {'suggested':>{width + 4}}   wrong"
-            "   entry"
-        )
-    for index in found.order[:top]:
-        print(
-            f"{index:8}  {shown(labels[index]):>{width}}  "
-            f"{shown(found.suggested[index]):>{width + 4}}  {found.wrong[index]:6.3f}  "
-            f"{found.entry[index]:6.3f}"
-        )
+    features = read_features(options.own_features) if options.own_features else None
+    return Examples(labels, features, dataset.train.names, images, true, dataset)
 
 
-def _in_words(promise, classes):
-    what = {
-        "clean": ("wrong labels among the clean", "so none of its examples is called clean"),
-        "suspects": ("right labels among the suspects", "so none of its examples is flagged"),
+def find(
+    examples: Examples, labels: np.ndarray, options: argparse.Namespace, workdir: Path
+) -> tuple[Detection, np.ndarray]:
+    """Errors among these labels, and the features they were found with."""
+    criterion = {
+        "max_noise_in_clean": options.max_noise_in_clean,
+        "max_false_alarms": options.max_false_alarms,
+        "keep": options.keep,
+        "per_class": options.per_class,
+        "pca_dim": options.pca_dim,
+        "classes_per_group": options.classes_per_group,
+        "seed": options.seed,
+        "progress": True,
     }
-    share, then = what[promise.of]
-    missed = [
-        f"{shown(label)} ({f'not below {100 * lowest:.1f} %' if np.isfinite(lowest) else 'none'})"
-        for label, lowest, attained in zip(classes, promise.lowest, promise.attained, strict=True)
-        if not attained
-    ]
-    said = f"At most {100 * promise.level:g} % {share}: "
-    if not missed:
-        return said + "every class can keep this."
-    names = ", ".join(missed[:10]) + (f" and {len(missed) - 10} more" if len(missed) > 10 else "")
-    return said + f"{len(missed)} of {len(classes)} classes cannot keep this, {then}: {names}."
+    if examples.features is not None:
+        return find_label_errors(examples.features, labels, **criterion), examples.features
+    criterion |= {"epochs": options.epochs, "folds": options.folds}
+    return _find_in_images(examples.dataset, labels, workdir, **criterion)
 
 
-def write_results(
-    found: Detection, labels: np.ndarray, names: np.ndarray | None, summary: dict, out: Path
-) -> None:
-    """labels.csv, one line for each example in the order given, and summary.json."""
-    out.mkdir(parents=True, exist_ok=True)
-    rank = np.empty(len(labels), int)
-    rank[found.order] = np.arange(1, len(labels) + 1)
-    with replace_file(out / "labels.csv") as file:
-        table = csv.writer(file, lineterminator="\n")
-        columns = {"index": np.arange(len(labels))}
-        if names is not None:
-            columns["file"] = names
-        columns |= {
-            "label": labels,
-            "suspect": (~found.clean).astype(int),
-            "wrong": np.char.mod("%.6g", found.wrong),
-            "entry": np.char.mod("%.6g", found.entry),
-            "rank": rank,
-            "suggested": found.suggested,
-        }
-        table.writerow(columns)
-        table.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
-    with replace_file(out / "summary.json") as file:
-        json.dump(summary, file, indent=2)
-        file.write("\n")
+def _find_in_images(*arguments, **criterion):
+    from spr_jax.detect_images import find_errors
+    from spr_jax.run import Stopped
+    from spr_jax.settings import SAVED
+
+    try:
+        return find_errors(*arguments, **criterion)
+    except Stopped:
+        print("\nStopped and saved; the same command goes on from here.", file=sys.stderr)
+        sys.exit(SAVED)
+    except FloatingPointError as error:
+        _fail(str(error))
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         prog="python -m spr_jax.detect",
-        description="Find label errors from features. Without files: scikit-learn's digits, a "
-        "fifth of their labels made wrong.",
+        description="Find label errors in images, or from features. Without either: scikit-learn's "
+        "digits, a fifth of their labels made wrong.",
     )
-    parser.add_argument("features", nargs="?", help=".npy, .npz or .csv, one row per example")
-    parser.add_argument("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
-    parser.add_argument("--out", default="found", help="folder for the results [%(default)s]")
-    parser.add_argument(
-        "--max_noise_in_clean", type=float, help="at most this share of wrong labels in the clean"
+    add = parser.add_argument
+    add("features", nargs="?", help=".npy, .npz or .csv, one row per example")
+    add("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
+    add("--images", default="", help="folder of images: one for each class, or with a labels.csv")
+    add("--dataset", default="", help="or a data set by its name: digits, mnist, cifar10n ...")
+    add("--data_dir", default="", help="where data sets, and decoded images, are kept")
+    add("--skip_unreadable", action="store_true", help="leave damaged images out")
+    add(
+        "--features",
+        dest="own_features",
+        help="of these images, from a network of your own: a row for each, classes and then files "
+        "sorted by name, or in the order of labels.csv",
     )
-    parser.add_argument(
-        "--max_false_alarms", type=float, help="at most this share of right labels in the suspects"
-    )
-    parser.add_argument(
-        "--keep", type=float, help="share of each class called clean [what is more likely right]"
-    )
-    parser.add_argument("--top", type=int, default=20, help="suspects to print [%(default)s]")
-    parser.add_argument(
-        "--per_class", type=int, help="examples of each class in a piece [the whole data at once]"
-    )
-    parser.add_argument(
+    add("--size", type=int, help="pixels that images are brought to [32; 64 on an accelerator]")
+    add("--epochs", type=int, help="of training [5 to 30, by the number of images]")
+    add("--folds", type=int, help="networks, each judges what it did not learn from [3]; 1: one")
+    add("--self_test", type=float, help="flip this share of the labels first, and look for those")
+    add("--out", default="found", help="folder for the results [%(default)s]")
+    add("--max_noise_in_clean", type=float, help="at most this share of wrong labels in the clean")
+    add("--max_false_alarms", type=float, help="at most this share of right labels in the suspects")
+    add("--keep", type=float, help="share of each class called clean [what is more likely right]")
+    add("--top", type=int, default=20, help="suspects to print [%(default)s]")
+    add("--per_class", type=int, help="examples of each class in a piece [the whole data at once]")
+    add(
         "--pca_dim", type=int, help="principal components [sqrt(rows) / 2, at most 64, one a class]"
     )
-    parser.add_argument(
-        "--classes_per_group", type=int, help="classes solved together [all, at most 100]"
-    )
-    parser.add_argument("--seed", type=int, default=0, help="of the split [%(default)s]")
+    add("--classes_per_group", type=int, help="classes solved together [all, at most 100]")
+    add("--seed", type=int, default=0, help="of splits, training and flips [%(default)s]")
     parsed = parser.parse_args(arguments)
-    if parsed.features and not parsed.labels:
-        parser.error("got a file of features but no file of labels; give both, or neither")
-    if parsed.top < 0:
-        parser.error(f"--top is {parsed.top}; expected 0 or more")
+    try:
+        _check(parsed)
+    except ValueError as error:
+        parser.error(str(error))
     return parsed
+
+
+def _check(options):
+    """Which options go together, and their ranges."""
+    sources = {
+        "two files": options.features,
+        "--images": options.images,
+        "--dataset": options.dataset,
+    }
+    given = [name for name, value in sources.items() if value]
+    if len(given) > 1:
+        raise ValueError(f"got {' and '.join(given)}; give one of them")
+    if options.features and not options.labels:
+        raise ValueError("got a file of features but no file of labels; give both, or neither")
+    has_images = bool(options.images or options.dataset)
+    if options.own_features and not has_images:
+        raise ValueError("--features are of images; give these with --images, or give two files")
+    trains = has_images and not options.own_features
+    for name in TRAINING:
+        value = getattr(options, name)
+        if value is not None and not trains:
+            raise ValueError(f"--{name} is of training, and here nothing is trained; leave it out")
+        if value is not None and value < 1:
+            raise ValueError(f"--{name} is {value}; expected 1 or more")
+    if options.size and not options.images:
+        raise ValueError("--size is of --images; a data set has its own")
+    if options.self_test is not None:
+        check_share(options.self_test)
+    if options.top < 0:
+        raise ValueError(f"--top is {options.top}; expected 0 or more")
 
 
 def _fail(sentence: str) -> NoReturn:
@@ -211,42 +189,36 @@ def _fail(sentence: str) -> NoReturn:
 
 def main(arguments: list[str] | None = None) -> None:
     options = parse_arguments(arguments)
-    true = names = images = None
     try:
         out = check_folder(options.out)
-        if options.features:
-            features, labels = read_features(options.features), read_labels(options.labels)
-            names = read_names(options.labels)
-        else:
-            features, labels, true = noisy_digits()
-            images = (features * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
+        examples = load(options)
+        labels, judged = examples.labels, None
+        if options.self_test:
+            flipped = flip_labels(labels, options.self_test, seed=options.seed)
+            found, _ = find(examples, flipped, options, out / "self_test")
+            judged = judge(found, flipped, flipped != labels)
         start = time.perf_counter()
-        found = find_label_errors(
-            features,
-            labels,
-            max_noise_in_clean=options.max_noise_in_clean,
-            max_false_alarms=options.max_false_alarms,
-            keep=options.keep,
-            per_class=options.per_class,
-            pca_dim=options.pca_dim,
-            classes_per_group=options.classes_per_group,
-            seed=options.seed,
-            progress=True,
-        )
+        found, features = find(examples, labels, options, out / "training")
     except ValueError as error:
-        _fail(str(error))
+        _fail(str(error).replace("--workdir", "--out"))  # of this command, that decides it
     summary = summarize(found, labels, time.perf_counter() - start)
+    if judged:
+        summary["self_test"] = {"share": options.self_test, **judged}
+    shown = {"images": examples.images, "names": examples.names}
     try:
-        write_results(found, labels, names, summary, out)
-        write_report(out / "report.html", found, features, labels, images=images, names=names)
+        write_results(found, labels, examples.names, summary, out)
+        write_report(out / "report.html", found, features, labels, **shown)
     except ValueError as error:
         _fail(str(error))
     except OSError as error:
         _fail(f"Cannot write to {out}: {error.strerror or error}.")
+    if judged:
+        print_judged(judged)
+        print("\nWithout the flips:")
     print_summary(found, labels, summary, options.top)
-    if true is not None:
-        wrong = found.order[: (labels != true).sum()]
-        share = np.mean(labels[wrong] != true[wrong])
+    if examples.true is not None and (labels != examples.true).any():
+        wrong = found.order[: (labels != examples.true).sum()]
+        share = np.mean(labels[wrong] != examples.true[wrong])
         print(f"\nOf the {len(wrong)} most suspect labels, {share:.1%} are wrong.")
     print(
         f"\nWrote labels.csv, summary.json and report.html, the page to review them on, to {out}."
@@ -254,5 +226,5 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    one_device_per_core()
+    one_device_per_core(batch_size=16)  # the smallest of training, see `image_features.py`
     main()

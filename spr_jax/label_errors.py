@@ -6,6 +6,7 @@ On one's own arrays, NumPy in, NumPy out:
     found.noise.rate, found.noise.interval    # the share of wrong labels
     found.order[:100]                         # the most suspect examples
     sure = find_label_errors(features, labels, max_noise_in_clean=0.05).clean
+    weights = sample_weights(features, labels)  # of the losses, in any training loop
 """
 
 import contextlib
@@ -57,6 +58,29 @@ class Detection(NamedTuple):
     order: np.ndarray  # [N], indices of the examples, the most suspect first
     noise: Noise
     promise: Promise | None  # None if no level was asked for
+
+    @property
+    def rank(self) -> np.ndarray:
+        """[N], the place of each example in `order`, from 1."""
+        return np.argsort(self.order) + 1
+
+    def to_frame(self):
+        """A pandas DataFrame, a row for each example in the order given; needs pandas."""
+        try:
+            import pandas
+        except ImportError:
+            raise ImportError(
+                "to_frame needs pandas, which is not installed; pip install pandas."
+            ) from None
+        return pandas.DataFrame(
+            {
+                "suspect": ~self.clean,
+                "wrong": self.wrong,
+                "entry": self.entry,
+                "rank": self.rank,
+                "suggested": self.suggested,
+            }
+        )
 
 
 def find_label_errors(
@@ -140,6 +164,19 @@ def find_label_errors(
         noise=_describe_noise(model, classes),
         promise=promise,
     )
+
+
+def sample_weights(
+    features: np.ndarray,  # [N, d]
+    labels: np.ndarray,  # [N], integers from 0, or class names
+    **options,
+) -> np.ndarray:
+    """[N] from 0 to 1, the chance that each label is right: its weight in a training loss.
+
+    What is surely wrong is left out, what is doubtful counts a little. Features and options are
+    those of `find_label_errors`.
+    """
+    return 1 - find_label_errors(features, labels, **options).wrong
 
 
 def _plan(features, codes, per_class, pca_dim, classes_per_group):

@@ -29,7 +29,12 @@ LAYERS = {
     "spr_jax.apply": 1,
     "spr_jax.evidence": 4,
     "spr_jax.report": 5,
-    "spr_jax.detect": 6,
+    "spr_jax.findings": 4,
+    "spr_jax.self_test": 4,
+    "spr_jax.cross_fit": 4,
+    "spr_jax.image_features": 7,
+    "spr_jax.detect_images": 8,
+    "spr_jax.detect": 9,
     "spr_jax.methods": 2,
     "spr_jax.checkpoint": 3,
     "spr_jax.evaluate": 3,
@@ -42,7 +47,7 @@ LAYERS = {
     "configs": 4,
     "spr_jax.main": 6,
     "spr_jax.prepare": 6,
-    "experiments": 6,
+    "experiments": 9,
 }
 
 

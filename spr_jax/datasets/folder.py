@@ -73,7 +73,7 @@ def folder(
         return Split(images, labels[chosen], None if true is None else true[chosen], names)
 
     test = np.flatnonzero(good & listing.test)
-    if not len(test):
+    if test_share and not len(test):
         logging.warning("%s leaves no images for a test set; see test_share.", root)
     return Dataset(
         name="folder",

@@ -28,6 +28,7 @@ from experiments.figure_precision import EXACT, PAPER, PLAIN
 from experiments.figure_select_ratio import peak
 from experiments.runs import Run, config_of, folder, read
 from spr_jax import settings
+from spr_jax.augment import normalise
 from spr_jax.experiment import init_state, make_experiment
 from spr_jax.methods import METHODS
 from spr_jax.registry import build
@@ -420,7 +421,7 @@ def test_features_are_those_of_the_trained_network(two_steps, shared, tmp_path):
     assert same_class_neighbours(view) > 60  # they belong to their labels
 
     network = init_state(config_of(run), experiment.setup).networks[0]
-    images = figure_features.normalise(train.images, *experiment.setup.dataset[4:6])
+    images = normalise(train.images, *experiment.setup.dataset[4:6])
     fresh = np.asarray(network.predict(images).features)
     assert fresh.shape == view.features.shape and abs(fresh - view.features[order]).mean() > 0.1
 

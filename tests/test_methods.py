@@ -108,6 +108,8 @@ def test_options_all_have_defaults(name):
 def test_memory_holds_arrays(name):
     _, _, memory = make(name)
     assert isinstance(memory, dict)
+    numbers = memory.pop("selection", {})
+    assert all(isinstance(number, jax.Array) and number.shape == () for number in numbers.values())
     assert all(isinstance(values, jax.Array) for values in memory.values())
     assert "clean" not in memory or memory["clean"].dtype == bool
 

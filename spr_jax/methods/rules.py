@@ -71,11 +71,12 @@ def keep_probable(choice: Choice, features, labels, key, clean) -> dict:
 
 def keep_level(choice: Choice, features, labels, key, clean) -> dict:
     """As many labels as a level of wrong ones among them allows, by knockoffs."""
-    changes = keep_share(choice, features, labels, key, clean)
     arguments, how = _problem(choice, features, labels, key, clean)
+    entry = clean_set(*arguments, choice.keep, **how).entry
     tried = knockoff_set(*arguments, None, choice.level, trial=choice.trial, **how)
-    kept = tried.clean | _surest(choice, changes["suspicion"], labels)
-    return changes | {"clean": kept, "selection": {"classes_attained": tried.attained.mean()}}
+    kept = tried.clean | _surest(choice, entry, labels)
+    said = {"classes_attained": tried.attained.mean()}
+    return {"clean": kept, "suspicion": entry, "selection": said}
 
 
 def _problem(choice, features, labels, key, clean):

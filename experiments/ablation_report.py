@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
 
+from experiments.label_sets import Row
 from experiments.markdown import table
 from experiments.plot import COLOURS, new_figure, save_figure, style
 from experiments.study import mean_and_std, number, spread
 
-Row = dict[str, Any]
 COLUMNS = ("question", "features", "labels", "seed", "piece", "components", "ranking", "keep")
 MEASURES = ("base", "kept", "label_precision", "label_recall", "label_auroc", "seconds")
 FLOOR = 1e-4  # of a share that is divided by

@@ -17,14 +17,21 @@ import time
 from collections.abc import Hashable, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from tqdm import tqdm
 
 from experiments import ablation_report
 from experiments.ablation_training import cells, training_section
-from experiments.error_control import Case, cases_of, dataset_of, labels_of
+from experiments.label_sets import (
+    Case,
+    Row,
+    cases_of,
+    check_files,
+    dataset_of,
+    labels_of,
+    read_examples,
+)
 from experiments.origin import origin
 from experiments.rankings import (
     by_linear_loss,
@@ -40,7 +47,6 @@ from experiments.rankings import (
 from experiments.study import Found, arguments, conduct, exit_status, results_of, write_report
 from spr_jax.devices import one_device_per_core
 from spr_jax.evaluate import selection_quality
-from spr_jax.files import load_arrays
 from spr_jax.label_errors import components_for
 from spr_jax.metrics import read_rows
 
@@ -52,22 +58,6 @@ RATES = {"symmetric": (0.4, 0.8), "asymmetric": (0.4,)}
 REPEATS = 3  # timed calls, of which the least counts
 
 HALF, RIGHT_SHARE = "half of each class", "right share of each class"
-
-Row = dict[str, Any]
-
-
-def read_features(path: Path, most_rows: int) -> dict[str, np.ndarray]:
-    """`features`, `given` and `true` of at most so many examples, always the same choice."""
-    arrays = load_arrays(path)
-    missing = {"features", "given", "true"} - set(arrays if isinstance(arrays, dict) else ())
-    if missing:
-        raise ValueError(
-            f"{path} has no {', '.join(sorted(missing))}; expected an .npz file of features [N, d] "
-            "with the labels [N] as given and as they should be (true)."
-        )
-    chosen = np.sort(np.random.default_rng(0).permutation(len(arrays["given"]))[:most_rows])
-    kinds = {"features": np.float32, "given": np.int32, "true": np.int32}
-    return {name: arrays[name][chosen].astype(kind) for name, kind in kinds.items()}
 
 
 def name_of(per_class: int | None) -> str:
@@ -172,7 +162,7 @@ def measure_all(options: argparse.Namespace) -> list[Row]:
         bar.set_postfix_str(f"{case.file.stem}, {case.labels}")
         found = [row for row in known if name.items() <= row.items()]
         if not found and not options.read:
-            arrays = read_features(case.file, options.rows)
+            arrays = read_examples(case.file, options.rows)
             given = labels_of(case, arrays, None)
             found = measure(arrays["features"], given, arrays["true"], case.seed)
             if case.labels == "own":  # it hardly depends on the labels
@@ -182,15 +172,6 @@ def measure_all(options: argparse.Namespace) -> list[Row]:
                 file.writelines(json.dumps(row) + "\n" for row in found)
         rows += found
     return rows
-
-
-def check_files(parser: argparse.ArgumentParser, files: Sequence[Path]) -> None:
-    """Before an hour is spent on those that come first."""
-    try:
-        for path in files:
-            read_features(path, 1)
-    except ValueError as error:
-        parser.error(str(error))
 
 
 def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:

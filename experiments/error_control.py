@@ -14,30 +14,23 @@ made again without measuring.
 """
 
 import argparse
-import json
-import re
-import time
 from collections.abc import Iterable, Sequence
-from functools import lru_cache
 from pathlib import Path
-from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from tqdm import tqdm
 
 from experiments.error_control_plots import PLOTS
-from experiments.error_control_report import Row, render
+from experiments.error_control_report import render
+from experiments.label_sets import Row, cases_of, dataset_of, is_redrawn, measure_all
 from experiments.origin import REPORTS, origin
 from spr_jax.devices import device_mesh, one_device_per_core
 from spr_jax.evaluate import auroc
-from spr_jax.files import load_arrays, replace_file
+from spr_jax.files import replace_file
 from spr_jax.label_errors import components_for
 from spr_jax.levels import expected_auroc, flag_surest, is_explained, keep_cleanest
-from spr_jax.metrics import read_rows
-from spr_jax.noise import PAIRS, asymmetric, symmetric
-from spr_jax.origin import commit
+from spr_jax.noise import PAIRS
 from spr_jax.solver import Options, clean_set, plan_pieces
 from spr_jax.solver.knockoffs import Trial, knockoff_set
 from spr_jax.solver.noise_model import LabelNoise, label_noise
@@ -45,85 +38,6 @@ from spr_jax.solver.noise_model import LabelNoise, label_noise
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2)
 RATES = {"symmetric": (0.05, 0.2, 0.4, 0.6, 0.8), "asymmetric": (0.2, 0.3, 0.4)}
 FEW_RATES = {"symmetric": (0.2,), "asymmetric": (0.3,)}  # with --small
-HUMAN = ("aggre_label", "random_label1", "random_label2", "random_label3", "worse_label")
-FIRST_SEED = 1000  # of redrawn labels; the model was developed with seeds below 100
-
-
-class Case(NamedTuple):
-    """A set of labels on the features of a file."""
-
-    file: Path
-    data: str  # set, whose pairs of classes asymmetric noise takes
-    labels: str  # "own", "none", "symmetric 0.4", "worse_label"
-    kind: str  # of their noise
-    seed: int = 0
-
-    def identity(self, most_rows: int) -> Row:
-        return self._replace(file=self.file.stem)._asdict() | {"most_rows": most_rows}
-
-
-# What to run.
-
-
-def dataset_of(stem: str) -> str:
-    """Of a file named DATASET_..., if it is known."""
-    return next((name for name in PAIRS if stem.startswith(name)), "")
-
-
-def kind_of(stem: str) -> str:
-    """Noise of a file's own labels, from a name such as mnist_asym40_e1."""
-    named = re.search(r"_(none|sym|asym)\d*(_|$)", stem)
-    kinds = {"none": "none", "sym": "symmetric", "asym": "asymmetric"}
-    return kinds[named[1]] if named else "unknown"
-
-
-def is_redrawn(stem: str) -> bool:
-    return re.fullmatch(rf"({'|'.join(PAIRS)})_sym40", stem) is not None
-
-
-def cases_of(
-    file: Path, data: str, rates: dict, seeds: int, *, redraw: bool, human: bool
-) -> list[Case]:
-    """Of one file. Labels that are not drawn here are there only once."""
-    cases = [Case(file, data, "own", kind_of(file.stem))]
-    if redraw:
-        cases.append(Case(file, data, "none", "none"))
-        cases += [
-            Case(file, data, f"{kind} {rate}", kind, FIRST_SEED + seed)
-            for kind in (rates if data in PAIRS else ("symmetric",))
-            for rate in rates[kind]
-            for seed in range(seeds)
-        ]
-        if human and data == "cifar10":
-            cases += [Case(file, data, name, "human") for name in HUMAN]
-    return cases
-
-
-# Measuring.
-
-
-@lru_cache(maxsize=1)
-def read_file(path: Path, most_rows: int) -> dict[str, np.ndarray]:
-    """The arrays of a file, of at most so many rows, a random choice that is always the same."""
-    arrays = load_arrays(path)
-    chosen = np.random.default_rng(0).permutation(len(arrays["given"]))[:most_rows]
-    return {name: array[np.sort(chosen)] for name, array in arrays.items()}
-
-
-def labels_of(case: Case, arrays: dict[str, np.ndarray], human: Path | None) -> np.ndarray:
-    true = arrays["true"].astype(np.int32)
-    if case.labels == "own":
-        return arrays["given"].astype(np.int32)
-    if case.kind == "none":
-        return true
-    if case.kind == "human":
-        if "index" not in arrays:
-            raise ValueError(f"{case.file} has no `index`, by which human labels would be found.")
-        return load_arrays(human)[case.labels][arrays["index"]].astype(np.int32)
-    rate = float(case.labels.split()[1])
-    if case.kind == "symmetric":
-        return symmetric(true, rate, num_classes=int(true.max()) + 1, seed=case.seed)
-    return asymmetric(true, rate, pairs=PAIRS[case.data], seed=case.seed)
 
 
 def measure(features: np.ndarray, given: np.ndarray, true: np.ndarray, seed: int = 0) -> Row:
@@ -219,30 +133,6 @@ def best_f1(score: np.ndarray, wrong: np.ndarray) -> float | None:
     return float(np.max((2 * hits / (flags + wrong.sum()))[ends_tie]))
 
 
-def measure_all(cases: Sequence[Case], out: Path, most_rows: int, human: Path | None) -> list[Row]:
-    """The rows of all cases, in their order; those that are in `out` are read."""
-    out.mkdir(parents=True, exist_ok=True)
-    path, here = out / "runs.jsonl", commit()
-    rows = read_rows(path)
-    with replace_file(path) as file:  # without a line that was cut off
-        file.writelines(json.dumps(row) + "\n" for row in rows)
-    known = {json.dumps(row["run"]): row for row in rows}
-    names = [case.identity(most_rows) for case in cases]
-    for case, name in zip(bar := tqdm(cases, "Runs"), names, strict=True):
-        bar.set_postfix_str(f"{case.file.stem}, {case.labels}")
-        if json.dumps(name) in known:
-            continue
-        arrays = read_file(case.file, most_rows)
-        given, true = labels_of(case, arrays, human), arrays["true"].astype(np.int32)
-        start = time.perf_counter()
-        row = measure(arrays["features"].astype(np.float32), given, true, case.seed)
-        row = {"run": name, "commit": here, "seconds": time.perf_counter() - start} | row
-        known[json.dumps(name)] = row
-        with open(path, "a") as file:
-            file.write(json.dumps(row) + "\n")
-    return [known[json.dumps(name)] for name in names]
-
-
 def parse_arguments(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("files", nargs="+", type=Path)
@@ -269,7 +159,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         rates = FEW_RATES if options.small else RATES
         human = options.human is not None
         cases += cases_of(file, data, rates, options.seeds, redraw=redraw, human=human)
-    rows = measure_all(cases, options.out, options.rows, options.human)
+    rows = measure_all(measure, cases, options.out / "runs.jsonl", options.rows, options.human)
     report = render(rows, origin("scipy"))
     print(report)
     if options.report:

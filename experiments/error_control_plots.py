@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.error_control_report import RULES, Row, claims_at, realised
+from experiments.error_control_report import RULES, claims_at, realised
+from experiments.label_sets import Row
 from experiments.plot import new_figure, save_figure, style
 
 KINDS = ("symmetric", "asymmetric", "human", "none", "unknown")  # of noise

@@ -1,10 +1,11 @@
 """What error_control measured, in tables and sentences; every number comes from its rows."""
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 
+from experiments.label_sets import Row
 from experiments.markdown import table
 
 SURE_AUROC = 0.95  # of the entry ranking, from which on an error of the rate is bounded
@@ -18,8 +19,6 @@ RULES = {  # name of a rule -> in tables and plots
     "released": "kept, knockoffs, released rule",
     "flag_surest": "flagged, noise model",
 }
-
-Row = dict[str, Any]  # of one run, as in runs.jsonl
 
 
 # Reading the rows.

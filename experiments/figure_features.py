@@ -13,7 +13,6 @@ silhouette of the true classes.
 import argparse
 import sys
 from collections.abc import Hashable
-from typing import NamedTuple
 
 import numpy as np
 from sklearn.decomposition import PCA
@@ -23,13 +22,12 @@ from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
 from experiments import study
+from experiments.features import View, look
 from experiments.figure_precision import METHODS
 from experiments.markdown import table
 from experiments.plot import TEN_COLOURS, new_figure, show_figure
-from experiments.runs import Result, Run, config_of
+from experiments.runs import Run, config_of
 from experiments.study import Cells, Found, spread
-from spr_jax.experiment import make_experiment
-from spr_jax.image_features import features_of, last_network
 
 NAME = "figure_features"
 CONFIGS = {False: "configs/cifar10_sym.py", True: "configs/digits_sym.py"}  # by --small
@@ -37,16 +35,6 @@ NOISE = (("noise.rate", 0.4),)
 NUM_EXAMPLES = 2000
 NUM_COMPONENTS = 50
 NUM_NEIGHBOURS = 10
-
-
-class View(NamedTuple):
-    """Some training examples, as a trained network sees them."""
-
-    index: np.ndarray  # [n], in the data set
-    features: np.ndarray  # [n, d]
-    true: np.ndarray  # [n]
-    given: np.ndarray  # [n]
-    class_names: tuple[str, ...]
 
 
 Views = dict[Hashable, list[View]]  # of the finished runs of each cell
@@ -59,18 +47,6 @@ def cells(options: argparse.Namespace) -> Cells:
         fields = (*fields.items(), *NOISE)
         found[title] = study.repeat(Run(CONFIGS[options.small], method, fields), options)
     return found
-
-
-def look(run: Run, result: Result) -> View:
-    """Features of the same examples for every run, from its last checkpoint."""
-    config = config_of(run)
-    experiment = make_experiment(config)
-    network, dataset = last_network(config, experiment, result.folder), experiment.setup.dataset
-    train = dataset.train
-    chosen = np.random.default_rng(0).permutation(len(train.labels))[:NUM_EXAMPLES]
-    features = features_of(network, train.images[chosen], dataset.mean, dataset.std)
-    labels = train.true_labels[chosen], train.labels[chosen]
-    return View(experiment.members[chosen], features, *labels, dataset.class_names)
 
 
 def in_the_plane(features: np.ndarray) -> np.ndarray:
@@ -99,7 +75,11 @@ def views_of(found: dict[Hashable, Found]) -> Views:
     views = {}
     for title, (runs, results) in found.items():
         pairs = zip(runs, results, strict=True)
-        views[title] = [look(run, result) for run, result in pairs if result.status == "finished"]
+        views[title] = [
+            look(config_of(run), result.folder, NUM_EXAMPLES)
+            for run, result in pairs
+            if result.status == "finished"
+        ]
     return views
 
 

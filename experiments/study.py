@@ -40,10 +40,16 @@ class Found(NamedTuple):
         return [values[measure] for values in found if measure in values]
 
 
-def report_arguments(doc: str, name: str) -> argparse.ArgumentParser:
-    """The options of all that ends in a report."""
+def new_parser(doc: str) -> argparse.ArgumentParser:
+    """It says in one sentence what is wrong."""
     parser = argparse.ArgumentParser(description=doc.splitlines()[0], allow_abbrev=False)
     parser.error = _fail
+    return parser
+
+
+def report_arguments(doc: str, name: str) -> argparse.ArgumentParser:
+    """The options of all that ends in a report."""
+    parser = new_parser(doc)
     parser.set_defaults(name=name)
     add = parser.add_argument
     add("--out", type=Path, default=Path("runs", name), help="folder of the runs [%(default)s]")

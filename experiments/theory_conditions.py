@@ -23,7 +23,8 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments import theory_report
-from experiments.ablation_selection import check_files, name_of, read_features
+from experiments.ablation_selection import name_of
+from experiments.label_sets import check_files, read_examples
 from experiments.origin import origin
 from experiments.rankings import orthonormal, solve, tables_of_pieces
 from experiments.study import report_arguments, write_report
@@ -96,7 +97,7 @@ def run(options: argparse.Namespace) -> list[Row]:
     """Simulated rows, then measured ones."""
     rows = simulate(options.draws, FEW_RATES if options.small else RATES)
     for path in options.features:
-        rows += measure(path.stem, read_features(path, options.rows))
+        rows += measure(path.stem, read_examples(path, options.rows))
     options.out.mkdir(parents=True, exist_ok=True)
     with replace_file(options.out / "rows.jsonl") as file:
         file.writelines(json.dumps(row) + "\n" for row in rows)

@@ -18,10 +18,10 @@ from experiments.ablation_selection import (
     fitting,
     main,
     measure,
-    read_features,
     time_splits,
 )
 from experiments.ablation_training import CELLS, cells, training_table
+from experiments.label_sets import read_examples
 from experiments.rankings import (
     by_linear_loss,
     by_residual,
@@ -259,7 +259,7 @@ def test_bad_files_are_told_in_a_sentence(name, tmp_path, capsys, monkeypatch):
 def test_a_choice_of_rows_is_always_the_same(tmp_path):
     features, given, true = make_data(n=50)
     np.savez(tmp_path / "a.npz", features=features, given=given, true=true)
-    first, again = (read_features(tmp_path / "a.npz", 20) for _ in range(2))
+    first, again = (read_examples.__wrapped__(tmp_path / "a.npz", 20) for _ in range(2))
     assert len(first["given"]) == 20
     np.testing.assert_array_equal(first["features"], again["features"])
     rows = [

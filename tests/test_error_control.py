@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from experiments import error_control
-from experiments.error_control import LEVELS, Case, cases_of, main
+from experiments import error_control, label_sets
+from experiments.error_control import LEVELS, main
 from experiments.error_control_plots import PLOTS, side_by_side
 from experiments.error_control_report import RULES, render, summary_lines
+from experiments.label_sets import Case, cases_of
 from spr_jax.noise import symmetric
 from spr_jax.solver import noise_model
 
@@ -101,11 +102,11 @@ def test_a_small_run_is_recorded_reported_and_not_repeated(reports, monkeypatch)
 
 def test_labels_are_redrawn_for_named_files_only():
     rates, path = {"symmetric": (0.2,), "asymmetric": (0.3,)}, Path("cifar10_sym40.npz")
-    assert error_control.is_redrawn("cifar10_sym40")
-    assert not error_control.is_redrawn("mnist_sym40_e1")
+    assert label_sets.is_redrawn("cifar10_sym40")
+    assert not label_sets.is_redrawn("mnist_sym40_e1")
     cases = cases_of(path, "cifar10", rates, 2, redraw=True, human=True)
     seeds = [case.seed for case in cases if case.labels == "asymmetric 0.3"]
-    assert seeds == [error_control.FIRST_SEED, error_control.FIRST_SEED + 1]
+    assert seeds == [label_sets.FIRST_SEED, label_sets.FIRST_SEED + 1]
     assert sum(case.kind == "human" for case in cases) == 5
     own = cases_of(Path("mnist_asym40_e1.npz"), "mnist", rates, 2, redraw=False, human=True)
     assert own == [Case(Path("mnist_asym40_e1.npz"), "mnist", "own", "asymmetric")]
@@ -115,9 +116,9 @@ def test_human_labels_are_found_by_index(tmp_path):
     np.savez(tmp_path / "n.npz", worse_label=np.array([3, 1, 2], np.uint8))
     case = Case(Path("cifar10_sym40.npz"), "cifar10", "worse_label", "human")
     arrays = {"true": np.zeros(2), "index": np.array([2, 0])}
-    assert error_control.labels_of(case, arrays, tmp_path / "n.npz").tolist() == [2, 3]
+    assert label_sets.labels_of(case, arrays, tmp_path / "n.npz").tolist() == [2, 3]
     with pytest.raises(ValueError, match="no `index`"):
-        error_control.labels_of(case, {"true": np.zeros(2)}, tmp_path / "n.npz")
+        label_sets.labels_of(case, {"true": np.zeros(2)}, tmp_path / "n.npz")
 
 
 def test_rates_are_judged_where_the_ranking_is_good():

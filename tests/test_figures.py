@@ -23,13 +23,16 @@ from experiments import (
     runs,
     study,
 )
-from experiments.figure_features import View, in_the_plane, same_class_neighbours, silhouette
+from experiments.features import View, look
+from experiments.features import main as write_features
+from experiments.figure_features import in_the_plane, same_class_neighbours, silhouette
 from experiments.figure_precision import EXACT, PAPER, PLAIN
 from experiments.figure_select_ratio import peak
 from experiments.runs import Run, config_of, folder, read
 from spr_jax import settings
 from spr_jax.augment import normalise
 from spr_jax.experiment import init_state, make_experiment
+from spr_jax.files import load_arrays
 from spr_jax.methods import METHODS
 from spr_jax.registry import build
 from spr_jax.run import run as run_here
@@ -411,7 +414,7 @@ def test_a_small_study_is_run_and_drawn(script, two_steps, shared, tmp_path, dra
 def test_features_are_those_of_the_trained_network(two_steps, shared, tmp_path):
     (run,) = figure_features.cells(options(small=True))[EXACT]
     result = launch_here([run], shared, 1)[run]
-    view = figure_features.look(run, result)
+    view = look(config_of(run), result.folder, figure_features.NUM_EXAMPLES)
     experiment = make_experiment(config_of(run))
     train = experiment.setup.dataset.train
     assert sorted(view.index) == [*experiment.members]
@@ -424,6 +427,20 @@ def test_features_are_those_of_the_trained_network(two_steps, shared, tmp_path):
     images = normalise(train.images, *experiment.setup.dataset[4:6])
     fresh = np.asarray(network.predict(images).features)
     assert fresh.shape == view.features.shape and abs(fresh - view.features[order]).mean() > 0.1
+
+    write_features([str(result.folder), str(tmp_path / "digits_sym40.npz")])
+    arrays = load_arrays(tmp_path / "digits_sym40.npz")
+    np.testing.assert_array_equal(arrays["index"], experiment.members)
+    np.testing.assert_array_equal(arrays["given"], train.labels)
+    np.testing.assert_array_equal(arrays["true"], train.true_labels)
+    np.testing.assert_allclose(arrays["features"], view.features[order], rtol=1e-3, atol=1e-3)
+
+
+def test_features_are_of_a_run(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr(sys.modules["__main__"], "__spec__", figure_features.__spec__)
+    with pytest.raises(SystemExit):
+        write_features([str(tmp_path), str(tmp_path / "a.npz")])
+    assert "is not the folder of a run: No such file or directory." in capsys.readouterr().err
 
 
 def test_a_figure_is_a_command(tmp_path):

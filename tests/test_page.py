@@ -1,13 +1,16 @@
 """The page in a real browser."""
 
 import csv
+import io
 import json
-import shutil
 
 import numpy as np
 import pytest
 from detections import made_up, pets, promised
+from PIL import Image
 
+from experiments.browser import CHROMIUM, DRIVER, MISSING, open_browser
+from experiments.screenshot import LOOKS, picture
 from spr_jax.apply import main as apply
 from spr_jax.report import write_report
 
@@ -17,34 +20,13 @@ from selenium.webdriver.common.by import By  # noqa: E402
 from selenium.webdriver.common.keys import Keys  # noqa: E402
 from selenium.webdriver.support.ui import Select, WebDriverWait  # noqa: E402
 
-CHROMIUM, DRIVER = shutil.which("chromium"), shutil.which("chromedriver")
-pytestmark = pytest.mark.skipif(
-    not (CHROMIUM and DRIVER),
-    reason="needs a browser: apt-get install chromium chromium-driver",
-)
-FLAGS = (
-    "--headless",
-    "--no-sandbox",  # of no use in a container, and refused to root
-    "--disable-gpu",
-    "--disable-dev-shm-usage",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--window-size=1280,900",
-)
+pytestmark = pytest.mark.skipif(not (CHROMIUM and DRIVER), reason=MISSING)
 
 
 @pytest.fixture(scope="module")
 def browser():
-    options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for flag in FLAGS:
-        options.add_argument(flag)
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    driver = webdriver.Chrome(options, webdriver.ChromeService(DRIVER))
-    yield driver
-    driver.quit()
+    with open_browser() as driver:
+        yield driver
 
 
 class Page:
@@ -443,3 +425,16 @@ def test_page_fits_a_phone(page):
         assert width == 375 >= needed
     finally:
         page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+
+
+def test_pictures_are_as_large_and_dark_as_they_say(page):
+    drawn = {}
+    try:
+        for name, look in LOOKS.items():
+            drawn[name] = Image.open(io.BytesIO(picture(page.browser, page.path, look)))
+            assert drawn[name].size == (look.width, look.height)
+    finally:
+        page.browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+        page.browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": []})
+    light, dark = (np.mean(drawn[name].convert("L")) for name in ("screen", "dark"))
+    assert dark < 100 < light and page.complaints() == []

@@ -5,7 +5,8 @@
 The paper has 86.8 % after 160 epochs, on an accelerator.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax import base_config as base
 
 
 def get_config(method: str = "spr"):

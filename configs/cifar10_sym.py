@@ -8,7 +8,8 @@ accelerator. At rate 0.8 it does not let the sparse penalty grow: --config.metho
 small machine trains a narrow network: --config.backbone.width=16.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax import base_config as base
 
 
 def get_config(method: str = "spr"):

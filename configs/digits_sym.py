@@ -6,7 +6,8 @@
 Half a minute on two CPU cores for both: 72 % with plain training, 99.2 % with SPR.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax import base_config as base
 
 
 def get_config(method: str = "spr"):

@@ -6,7 +6,8 @@ How long it takes depends on the images; the bar says so. The labels are taken a
 whole data is one regression (preset exact).
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax import base_config as base
 
 
 def get_config(method: str = "spr"):

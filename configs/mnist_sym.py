@@ -7,7 +7,8 @@ About 20 seconds an epoch on two CPU cores. The paper has 99.3 / 99.2 / 99.2 / 9
 0.2 / 0.4 / 0.6 / 0.8 after 50 epochs; ten epochs at 0.4 are in experiments/reports/learn_mnist.md.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax import base_config as base
 
 
 def get_config(method: str = "spr"):

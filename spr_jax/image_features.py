@@ -10,7 +10,6 @@ minutes. Who has longer trains with `spr_jax.main`, or takes the features of ano
 import contextlib
 import hashlib
 import signal
-import sys
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
@@ -25,6 +24,7 @@ from tqdm import tqdm
 
 from spr_jax import main
 from spr_jax.augment import normalise
+from spr_jax.base_config import get_config
 from spr_jax.batches import stream
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.datasets import DATASETS
@@ -63,14 +63,9 @@ def learn_network(
 
 def config_for(dataset: Dataset, *, epochs: int | None = None, seed: int = 0) -> ConfigDict:
     """Preset `exact`; C2F2 where there is no accelerator, or little to see in an image."""
-    root = str(Path(__file__).parent.parent)  # where configs/ is
-    if root not in sys.path:
-        sys.path.append(root)
-    from configs import base
-
     count, *size, _ = dataset.train.images.shape
     is_small = jax.default_backend() == "cpu" or min(size) < 32
-    config = base.get_config("spr", backbone="c2f2" if is_small else "resnet18")
+    config = get_config("spr", backbone="c2f2" if is_small else "resnet18")
     config.preset, config.seed = "exact", seed
     config.dataset = ConfigDict({"name": IN_HAND, "fingerprint": fingerprint(dataset)})
     config.epochs = epochs or int(np.clip(VISITS // count, *EPOCHS))

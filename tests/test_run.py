@@ -25,9 +25,10 @@ from flax import linen as nn
 from jax.experimental.compilation_cache import compilation_cache
 from PIL import Image
 
-from configs import base, digits_sym
+from configs import digits_sym
 from spr_jax import experiment, main, run, settings
 from spr_jax.backbones import BACKBONES, c2f2
+from spr_jax.base_config import get_config
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.datasets.digits import digits
 from spr_jax.methods import METHODS, Stage
@@ -448,7 +449,7 @@ def streamed(small, tmp_path):
         for number in range(12):
             pixels = value + generator.integers(-30, 30, (12, 10, 3))
             Image.fromarray(pixels.astype(np.uint8)).save(folder / f"{number}.png")
-    config = base.get_config("spr", dataset="folder")
+    config = get_config("spr", dataset="folder")
     config.update(epochs=2, batch_size=8, eval_batch_size=8)
     config.dataset.update(path=str(tmp_path / "photos"), size=8, test_share=0.2)
     config.dataset.update(memory_gb=1e-6, data_dir=str(tmp_path / "data"))

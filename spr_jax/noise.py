@@ -47,6 +47,9 @@ class Manifest(NamedTuple):
         return float(np.mean(self.given != self.true))
 
     def __str__(self) -> str:
+        if self.kind in ("none", "human"):
+            known = f"; {self.obtained:.2%} of the labels are known to be wrong"
+            return f"No label noise is added{known if self.obtained else ''}."
         asked = f"asked for {self.rate:.4f}, obtained {self.obtained:.4f}"
         return f"Label noise: {self.kind}, {asked}, seed {self.seed}."
 

@@ -175,8 +175,10 @@ def test_labels_that_come_noisy_stay_as_they_are():
     noisy, manifest = noise.corrupt(dataset_of(given, MNIST), kind="human")
     np.testing.assert_array_equal(noisy.train.labels, given)
     assert manifest.obtained == pytest.approx(0.25)
-    unknown, _ = noise.corrupt(dataset_of(given))
-    assert unknown.train.true_labels is None
+    told = "No label noise is added; 25.00% of the labels are known to be wrong."
+    assert str(manifest) == told
+    unknown, manifest = noise.corrupt(dataset_of(given))
+    assert unknown.train.true_labels is None and str(manifest) == "No label noise is added."
 
 
 def test_a_manifest_gives_the_same_labels_again(tmp_path):

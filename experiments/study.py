@@ -126,8 +126,9 @@ def measures(summary: dict[str, Any]) -> dict[str, float]:
         found[f"{test} accuracy, best on {test}"] = 100 * best[name]
         if f"{test}_top5" in last:
             found[f"{test} top-5 accuracy, last epoch"] = 100 * last[f"{test}_top5"]
-    if "label_precision" in last:
-        found["label precision, last epoch"] = 100 * last["label_precision"]
+    for share in ("precision", "recall"):
+        if f"label_{share}" in last:
+            found[f"label {share}, last epoch"] = 100 * last[f"label_{share}"]
     return found
 
 

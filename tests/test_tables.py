@@ -119,6 +119,7 @@ def test_runs_of_mnist_are_found_where_they_are_launched(tmp_path):
     overrides = (
         ("preset", "exact"),
         ("epochs", 50),
+        ("method.growth", 1.03),
         ("noise.rate", 0.4),
         ("dataset.data_dir", "D"),
     )

@@ -9,11 +9,11 @@ import jax
 import numpy as np
 import pytest
 from detections import made_up, promised
-from flax import linen as nn
 from PIL import Image
+from small_backbone import Small
 
 from spr_jax import image_features, main
-from spr_jax.backbones import BACKBONES, c2f2
+from spr_jax.backbones import BACKBONES
 from spr_jax.cross_fit import cross_fit, folds_of, take, usual_folds
 from spr_jax.datasets import DATASETS
 from spr_jax.detect import main as detect
@@ -24,19 +24,6 @@ from spr_jax.types import Dataset, Split
 
 NAMES = ("ant", "bee", "cat")
 WRONG = {"ant": "bee/000.png", "cat": "ant/001.png"}  # what it is -> where it lies
-
-
-class Small(nn.Module):
-    """A backbone that is compiled quickly."""
-
-    dtype: type | None = None
-    axis_name: str | None = None
-    head = staticmethod(c2f2.xavier_dense)
-
-    @nn.compact
-    def __call__(self, images, train):
-        flat = images.reshape(len(images), -1)
-        return nn.relu(c2f2.norm(self, train)(c2f2.xavier_dense(16, flat.shape[1])(flat)))
 
 
 class Mean:

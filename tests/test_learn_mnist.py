@@ -1,9 +1,9 @@
 """The table of learn_mnist: the runs it asks for, and what it tells of those that are finished."""
 
 import csv
-import json
 
 import pytest
+from finished_runs import leave
 
 from experiments import runs, study
 from experiments.learn_mnist import METHODS, NOISE, cells, main
@@ -29,19 +29,13 @@ def options_of(*arguments):
 
 def record(run, out, last, best, **selection):
     """What a finished run leaves: 150 s of training, and 50 s of selection if it selects."""
-    home = folder(run, out)
-    home.mkdir(parents=True)
-    (home / "config.json").write_text(config_of(run).to_json())
-    origin = {"commit": "here", "machine": "a machine", "versions": "its versions"}
-    (home / "origin.json").write_text(json.dumps(origin))
-    (home / settings.BEGUN).touch()
     summary = {
         "last": {"test_top1": last} | selection,
         "best_on_test": {"test_top1": {"epoch": 8, "test_top1": best}},
         "seconds_train": 150.4,
         "seconds_select": 50.13 if selection else 0.0,
     }
-    (home / "summary.json").write_text(json.dumps(summary))
+    leave(run, out, summary)
 
 
 def test_every_cell_is_a_run_whose_folder_tells_what_it_changes(tmp_path):

@@ -21,13 +21,13 @@ import orbax.checkpoint as ocp
 import pytest
 from absl import app
 from flax import jax_utils
-from flax import linen as nn
 from jax.experimental.compilation_cache import compilation_cache
 from PIL import Image
+from small_backbone import Small
 
 from configs import digits_sym
 from spr_jax import experiment, main, run, settings
-from spr_jax.backbones import BACKBONES, c2f2
+from spr_jax.backbones import BACKBONES
 from spr_jax.base_config import get_config
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.datasets.digits import digits
@@ -40,19 +40,6 @@ KILLED, NOT_A_NUMBER = -signal.SIGKILL, 2  # status of a process
 FIELDS = {"epochs": 2, "batch_size": 128, "validation_share": 0.1, "ema": 0.5}
 STEP = 15  # of 22: in the second epoch
 CLOSE = {"rtol": 1e-3, "atol": 1e-5}  # sums over devices round differently
-
-
-class Small(nn.Module):
-    """A backbone that is compiled quickly."""
-
-    dtype: type | None = None
-    axis_name: str | None = None
-    head = staticmethod(c2f2.xavier_dense)
-
-    @nn.compact
-    def __call__(self, images, train):
-        flat = images.reshape(len(images), -1)
-        return nn.relu(c2f2.norm(self, train)(c2f2.xavier_dense(32, flat.shape[1])(flat)))
 
 
 # In the process of a run ------------------------------------------------------------------

@@ -1,7 +1,6 @@
 """A sweep checks its grid before anything is run, and tells what it found and what is missing."""
 
 import csv
-import json
 import os
 import signal
 import subprocess
@@ -11,10 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from finished_runs import leave
 from PIL import Image
 
 from experiments import plot, runs, sweep
-from experiments.runs import config_of, folder, in_shell, read
+from experiments.runs import folder, in_shell, read
 from experiments.sweep import Axis, main, make_runs, parse_axis, parse_setting
 
 ROOT = Path(__file__).parent.parent
@@ -103,16 +103,9 @@ def test_a_mistake_is_one_sentence(mistake, tmp_path, capsys):
 
 
 def record(run, out, last, best, precision=None, commit="here"):
-    """What a finished run leaves."""
-    home = folder(run, out)
-    home.mkdir(parents=True)
-    (home / "config.json").write_text(config_of(run).to_json())
-    origin = {"commit": commit, "machine": "a machine", "versions": "its versions"}
-    (home / "origin.json").write_text(json.dumps(origin))
-    (home / "noise.npz").touch()
     row = {"test_top1": last} | ({"label_precision": precision} if precision else {})
     on_test = {"test_top1": {"epoch": 3, "test_top1": best}}
-    (home / "summary.json").write_text(json.dumps({"last": row, "best_on_test": on_test}))
+    leave(run, out, {"last": row, "best_on_test": on_test}, commit=commit)
 
 
 GRID = ["--grid", "method=spr,ce", "noise.rate=0.2,0.4", "seed=0,1,2", "--set", "epochs=7"]

@@ -6,6 +6,7 @@ import sys
 from types import SimpleNamespace
 
 import pytest
+from finished_runs import leave
 
 from experiments import (
     paper,
@@ -58,18 +59,11 @@ def options_of(script, *arguments):
 
 
 def record(run, out, last, best, commit="here", **more):
-    """What a finished run leaves."""
-    home = folder(run, out)
-    home.mkdir(parents=True)
-    (home / "config.json").write_text(config_of(run).to_json())
-    origin = {"commit": commit, "machine": "a machine", "versions": "its versions"}
-    (home / "origin.json").write_text(json.dumps(origin))
-    (home / "noise.npz").touch()
     summary = {
         "last": {f"{test}_top1": value for test, value in last.items()} | more,
         "best_on_test": {f"{test}_top1": {f"{test}_top1": value} for test, value in best.items()},
     }
-    (home / "summary.json").write_text(json.dumps(summary))
+    leave(run, out, summary, commit=commit)
 
 
 # Cells -------------------------------------------------------------------------------------

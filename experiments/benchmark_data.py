@@ -22,7 +22,7 @@ import numpy as np
 from PIL import Image, ImageOps
 
 from experiments.markdown import table
-from experiments.origin import REPORTS, origin
+from experiments.origin import origin, show_report
 from spr_jax import augment
 from spr_jax.batches import epoch_order, stream
 from spr_jax.cpu_ops import keep_freed_memory
@@ -164,6 +164,4 @@ if __name__ == "__main__":
     parser.add_argument("--report", action="store_true", help="write it to experiments/reports")
     options = parser.parse_args()
     text = render(options.raw_dir)
-    print(text)
-    if options.report:
-        (REPORTS / "benchmark_data.md").write_text(text + "\n")
+    show_report(text, "benchmark_data", keep=options.report)

@@ -21,7 +21,7 @@ from flax import jax_utils
 from tqdm import tqdm
 
 from experiments.markdown import table
-from experiments.origin import REPORTS, origin
+from experiments.origin import origin, show_report
 from spr_jax import run, settings
 from spr_jax.checkpoint import Checkpoints
 from spr_jax.cpu_ops import keep_freed_memory
@@ -193,6 +193,4 @@ if __name__ == "__main__":
     parser.add_argument("--report", action="store_true", help="write it to experiments/reports")
     options = parser.parse_args()
     text = render(options.data_dir)
-    print(text)
-    if options.report:
-        (REPORTS / "benchmark_epoch.md").write_text(text + "\n")
+    show_report(text, "benchmark_epoch", keep=options.report)

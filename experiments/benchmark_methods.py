@@ -17,13 +17,12 @@ from tqdm import tqdm
 from experiments import study
 from experiments.benchmark_epoch import seconds
 from experiments.markdown import table
-from experiments.origin import REPORTS, origin
+from experiments.origin import origin, show_report
 from experiments.runs import load_config
 from spr_jax import settings
 from spr_jax.cpu_ops import keep_freed_memory
 from spr_jax.devices import one_device_per_core
 from spr_jax.experiment import init_state, make_experiment
-from spr_jax.files import replace_file
 from spr_jax.methods import METHODS
 from spr_jax.run import init_memory
 from spr_jax.train import make_program, start_epoch, train_epoch
@@ -101,10 +100,7 @@ def main() -> None:
 MNIST, C2F2, batches of 128; the first stage of methods that have several. Medians of
 {options.rounds} rounds of {options.steps} steps; spread is half the distance between the quartiles.
 """
-    print(report)
-    if options.report:
-        with replace_file(REPORTS / "benchmark_methods.md") as file:
-            file.write(report)
+    show_report(report, "benchmark_methods", keep=options.report)
 
 
 if __name__ == "__main__":

@@ -24,9 +24,8 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.markdown import table
-from experiments.origin import REPORTS, origin
+from experiments.origin import origin, show_report
 from spr_jax.devices import device_mesh, one_device_per_core
-from spr_jax.files import replace_file
 from spr_jax.solver import Options, clean_set, plan_pieces, solve_pieces
 from spr_jax.solver.pieces import cut_pieces
 
@@ -277,10 +276,7 @@ Medians of warm calls made in turn; spread is half the distance between the quar
         )
     }
 """
-    print(report)
-    if options.report:
-        with replace_file(REPORTS / "benchmark_solver.md") as file:
-            file.write(report)
+    show_report(report, "benchmark_solver", keep=options.report)
     print(json.dumps({name: round(float(value), 5) for name, value in ratios.items()}))
 
 

@@ -19,9 +19,8 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.markdown import table
-from experiments.origin import REPORTS, origin
+from experiments.origin import origin, show_report
 from spr_jax.cpu_ops import keep_freed_memory
-from spr_jax.files import replace_file
 
 BATCH, STEPS = 128, 5
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, CLIP = 0.01, 0.9, 1e-3, 5.0
@@ -185,10 +184,7 @@ def main() -> None:
 Batches of {BATCH}; medians of {options.rounds} turns of {STEPS} steps, spread is half the distance
 between the quartiles, ratios are medians of the ratios inside a round.
 """
-    print(report)
-    if options.report:
-        with replace_file(REPORTS / "benchmark_step.md") as file:
-            file.write(report)
+    show_report(report, "benchmark_step", keep=options.report)
     others = [name for name in speeds if name != "ours"]
     ratios = {f"ours over {name}": np.median(speeds["ours"] / speeds[name]) for name in others}
     print(json.dumps({name: round(float(value), 3) for name, value in ratios.items()}))

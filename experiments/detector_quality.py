@@ -15,9 +15,8 @@ import numpy as np
 from tqdm import tqdm
 
 from experiments.markdown import table
-from experiments.origin import REPORTS, origin
+from experiments.origin import origin, show_report
 from spr_jax.devices import device_mesh, one_device_per_core
-from spr_jax.files import replace_file
 from spr_jax.solver import Options, clean_set, plan_pieces
 
 PER_CLASS = (10, 50, 500, None)
@@ -89,10 +88,7 @@ def main() -> None:
             *sections,
         ]
     )
-    print(report)
-    if options.report:
-        with replace_file(REPORTS / "detector_quality.md") as file:
-            file.write(report)
+    show_report(report, "detector_quality", keep=options.report)
 
 
 if __name__ == "__main__":

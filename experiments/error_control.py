@@ -24,10 +24,9 @@ import numpy as np
 from experiments.error_control_plots import PLOTS
 from experiments.error_control_report import render
 from experiments.label_sets import Row, cases_of, dataset_of, is_redrawn, measure_all
-from experiments.origin import REPORTS, origin
+from experiments.origin import REPORTS, origin, show_report
 from spr_jax.devices import device_mesh, one_device_per_core
 from spr_jax.evaluate import auroc
-from spr_jax.files import replace_file
 from spr_jax.label_errors import components_for
 from spr_jax.levels import expected_auroc, flag_surest, is_explained, keep_cleanest
 from spr_jax.noise import PAIRS
@@ -161,10 +160,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         cases += cases_of(file, data, rates, options.seeds, redraw=redraw, human=human)
     rows = measure_all(measure, cases, options.out / "runs.jsonl", options.rows, options.human)
     report = render(rows, origin("scipy"))
-    print(report)
+    show_report(report, "error_control", keep=options.report)
     if options.report:
-        with replace_file(REPORTS / "error_control.md") as file:
-            file.write(report)
         for name, plot in PLOTS.items():
             plot(rows, REPORTS / name)
 

@@ -1,10 +1,11 @@
-"""The head of a report: command, commit, date, machine, versions."""
+"""Where reports are kept, and their head: command, commit, date, machine, versions."""
 
 import datetime
 import os
 import sys
 from pathlib import Path
 
+from spr_jax.files import replace_file
 from spr_jax.origin import commit, machine, versions
 
 REPORTS = Path(__file__).parent / "reports"
@@ -32,3 +33,12 @@ def origin(*packages: str) -> str:
         f"Versions: {versions('jax', 'numpy', *packages)}",
     ]
     return "\n".join(f"- {line}" for line in lines)
+
+
+def show_report(text: str, name: str, *, keep: bool) -> None:
+    """Print a report; keep it as reports/NAME.md, if that is asked for."""
+    text = text.rstrip() + "\n"
+    print(text)
+    if keep:
+        with replace_file(REPORTS / f"{name}.md") as file:
+            file.write(text)

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from sklearn.datasets import load_digits
 
-from experiments import error_control, label_sets
+from experiments import error_control, label_sets, origin
 from experiments.error_control import LEVELS, main
 from experiments.error_control_plots import PLOTS, side_by_side
 from experiments.error_control_report import RULES, render, summary_lines
@@ -19,7 +19,8 @@ from spr_jax.solver import noise_model
 
 @pytest.fixture
 def reports(tmp_path, monkeypatch):
-    monkeypatch.setattr(error_control, "REPORTS", tmp_path)
+    for module in (origin, error_control):
+        monkeypatch.setattr(module, "REPORTS", tmp_path)
     monkeypatch.setattr(error_control, "origin", lambda *packages: "- Command: a test")
     return tmp_path
 

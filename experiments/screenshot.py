@@ -29,8 +29,8 @@ class Look(NamedTuple):
 
 
 LOOKS = {
-    "screen": Look(1280, 1500),
-    "dark": Look(1280, 1500, "dark"),
+    "screen": Look(1280, 1780),
+    "dark": Look(1280, 1780, "dark"),
     "phone": Look(390, 1400, is_phone=True),
 }
 

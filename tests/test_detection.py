@@ -136,12 +136,13 @@ def test_a_small_run_is_reported_and_not_repeated(tmp_path, monkeypatch):
     assert "### mnist_sym40, its own, symmetric" in report
     assert "### mnist_sym40, asymmetric 0.4" in report and str(tmp_path) not in report
     assert (tmp_path / "detection.png").read_bytes().startswith(b"\x89PNG")
-    lines = list(csv.DictReader((tmp_path / "detection.csv").open()))
+    with open(tmp_path / "detection.csv", newline="") as file:
+        lines = list(csv.DictReader(file))
     stored = (tmp_path / "out" / "detection.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in stored]
     assert len(lines) == len(rows) * len(OTHERS) == 3 * len(OTHERS)  # no labels without errors
     assert float(lines[0]["f1"]) == pytest.approx(rows[0]["detectors"][OTHERS[0]]["f1"], abs=1e-4)
-    monkeypatch.setattr(detection, "measure", None)  # would fail if called
+    monkeypatch.setattr(detection, "out_of_fold", None)  # would fail if called
     main(arguments)
     main([*arguments, "--read"])
     assert (tmp_path / "detection.md").read_text() == report

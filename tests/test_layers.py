@@ -36,6 +36,7 @@ LAYERS = {
     "spr_jax.detect_images": 8,
     "spr_jax.detect": 9,
     "spr_jax.methods": 2,
+    "spr_jax.base_config": 3,
     "spr_jax.checkpoint": 3,
     "spr_jax.evaluate": 3,
     "spr_jax.metrics": 3,
@@ -47,7 +48,7 @@ LAYERS = {
     "configs": 4,
     "spr_jax.main": 6,
     "spr_jax.prepare": 6,
-    "experiments": 9,
+    "experiments": 10,
 }
 
 

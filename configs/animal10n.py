@@ -5,8 +5,7 @@
 The paper has 86.8 % after 160 epochs, on an accelerator.
 """
 
-from configs import recipes
-from spr_jax import base_config as base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):

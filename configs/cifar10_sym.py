@@ -8,8 +8,7 @@ accelerator. At rate 0.8 it does not let the sparse penalty grow: --config.metho
 small machine trains a narrow network: --config.backbone.width=16.
 """
 
-from configs import recipes
-from spr_jax import base_config as base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):

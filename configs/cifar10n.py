@@ -5,8 +5,7 @@
 On an accelerator, as cifar10_sym; the paper has no number to compare with.
 """
 
-from configs import cifar10_sym
-from spr_jax import base_config as base
+from configs import base, cifar10_sym
 
 
 def get_config(method: str = "spr"):

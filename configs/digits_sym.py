@@ -6,8 +6,7 @@
 Half a minute on two CPU cores for both: 72 % with plain training, 99.2 % with SPR.
 """
 
-from configs import recipes
-from spr_jax import base_config as base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):

@@ -6,8 +6,7 @@ How long it takes depends on the images; the bar says so. The labels are taken a
 whole data is one regression (preset exact).
 """
 
-from configs import recipes
-from spr_jax import base_config as base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):

@@ -9,8 +9,7 @@ Over 50 epochs the preset exact is better off with --config.method.growth=1.03: 
 the sparse penalty grows to 9,000 times its first weight, and drowns the labels.
 """
 
-from configs import recipes
-from spr_jax import base_config as base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):

@@ -6,8 +6,7 @@ The paper has 78.12 % (top-1) after 300 epochs on four devices with batch statis
 --config.sync_batch_stats=False. Every step after the first epoch is a CutMix step.
 """
 
-from configs import recipes
-from spr_jax import base_config as base
+from configs import base, recipes
 
 
 def get_config(method: str = "spr"):

@@ -2,6 +2,7 @@
 
 import csv
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
@@ -73,24 +74,40 @@ def print_summary(found: Detection, labels: np.ndarray, summary: dict, top: int)
         )
     if found.promise is not None:
         print(_in_words(found.promise, found.noise.classes))
-    width = max(5, *(len(shown(row["label"])) for row in classes))
-    print(f"\n{'class':>{width}}  examples  wrong, about  suspect  mostly")
-    for row in classes:
-        print(
-            f"{shown(row['label']):>{width}}  {row['examples']:8,}  "
-            f"{100 * row['wrong_share']:10.1f} %  {row['suspect']:7,}  {shown(row['mostly'])}"
+    head = ("class", "examples", "wrong, about", "suspect", "mostly")
+    rows = [
+        (
+            shown(row["label"]),
+            f"{row['examples']:,}",
+            f"{100 * row['wrong_share']:.1f} %",
+            f"{row['suspect']:,}",
+            shown(row["mostly"]),
         )
+        for row in classes
+    ]
+    print_columns(head, rows)
     if top:
-        print(
-            f"\nMost suspect:\n   index  {'label':>{width}}  {'suggested':>{width + 4}}   wrong"
-            "   entry"
-        )
-    for index in found.order[:top]:
-        print(
-            f"{index:8}  {shown(labels[index]):>{width}}  "
-            f"{shown(found.suggested[index]):>{width + 4}}  {found.wrong[index]:6.3f}  "
-            f"{found.entry[index]:6.3f}"
-        )
+        print("\nMost suspect:", end="")
+        head = ("index", "label", "suggested", "wrong", "entry")
+        rows = [
+            (
+                str(index),
+                shown(labels[index]),
+                shown(found.suggested[index]),
+                f"{found.wrong[index]:.3f}",
+                f"{found.entry[index]:.3f}",
+            )
+            for index in found.order[:top]
+        ]
+        print_columns(head, rows)
+
+
+def print_columns(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    """A table for the terminal, after an empty line; columns are as wide as what is in them."""
+    widths = [max(map(len, column)) for column in zip(head, *rows, strict=True)]
+    print()
+    for line in (head, *rows):
+        print("  ".join(text.rjust(width) for text, width in zip(line, widths, strict=True)))
 
 
 def _in_words(promise, classes):

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from spr_jax.files import shown
+from spr_jax.findings import print_columns
 from spr_jax.label_errors import Detection
 from spr_jax.noise import symmetric
 
@@ -89,20 +90,26 @@ def _round_numbers():
 
 
 def print_judged(judged: dict[str, Any]) -> None:
-    rows = judged["classes"]
     print(
         f"Self-test: of {judged['flipped']:,} labels that were flipped, {_share(judged['recall'])} "
         f"are among the {judged['suspect']:,} suspects; {_share(judged['precision'])} of the "
         "suspects were flipped (errors that were there before count against this, so it is at "
         "least that)."
     )
-    width = max(5, *(len(shown(row["label"])) for row in rows))
-    print(f"\n{'class':>{width}}  flipped  suspect   recall  precision")
-    for row in rows:
-        print(
-            f"{shown(row['label']):>{width}}  {row['flipped']:7,}  {row['suspect']:7,}  "
-            f"{_share(row['recall']):>7}  {_share(row['precision']):>9}"
-        )
+    head = ("class", "flipped", "suspect", "recall", "precision")
+    print_columns(
+        head,
+        [
+            (
+                shown(row["label"]),
+                f"{row['flipped']:,}",
+                f"{row['suspect']:,}",
+                _share(row["recall"]),
+                _share(row["precision"]),
+            )
+            for row in judged["classes"]
+        ],
+    )
     print()
     for row in judged["review"]:
         print(f"Look at the {row['look_at']:,} most suspect: {row['found']:,} flips found.")

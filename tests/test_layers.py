@@ -30,7 +30,7 @@ LAYERS = {
     "spr_jax.evidence": 4,
     "spr_jax.report": 5,
     "spr_jax.findings": 4,
-    "spr_jax.self_test": 4,
+    "spr_jax.self_test": 5,
     "spr_jax.cross_fit": 4,
     "spr_jax.image_features": 7,
     "spr_jax.detect_images": 8,

@@ -308,6 +308,13 @@ def test_table_3_has_both_presets(table, tmp_path):
     assert rows["exact", "CE + SPR"][BEST] == "90.0000" and len(rows) == 14
 
 
+def test_the_small_table_3_has_both_presets_where_they_differ():
+    cells = table3_ablation.cells(options_of(table3_ablation, "--small"))
+    rows = {preset: [row for name, row in cells if name == preset] for preset, _ in cells}
+    assert rows["exact"] == [*paper.TABLE3]
+    assert rows["paper"] == [row for row in paper.TABLE3 if "SPR" in row]
+
+
 @pytest.mark.parametrize("script", TABLES, ids=lambda script: script.NAME)
 def test_a_small_table_does_not_compare_itself_with_the_paper(script, table, tmp_path):
     _, text, rows = table(script, "--read", "--small")

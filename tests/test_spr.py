@@ -466,16 +466,51 @@ def test_auto_keeps_what_is_more_likely_right():
     assert revised["selection"]["expected_wrong_in_clean"] == pytest.approx(realised, abs=0.06)
 
 
-@pytest.mark.parametrize("rule", ["auto", "knockoffs"])
-def test_poor_features_leave_a_least_share(rule):
-    memory, record, _ = make_epoch()
+def with_poor_features(record):
     features = np.random.default_rng(0).standard_normal(record["features"].shape)
-    record = record | {"features": features.astype(np.float32)}
-    options = {"select": rule, "least_keep": 0.2, "fallback": "none", "level": 0.01, **WHOLE}
-    clean = revise(memory, record, **options)["clean"]
-    labels = np.asarray(memory["labels"])
-    shares = np.array([clean[labels == label].mean() for label in range(4)])
+    return record | {"features": features.astype(np.float32)}
+
+
+def shares_by_class(clean, labels):
+    return np.array([clean[np.asarray(labels) == label].mean() for label in range(4)])
+
+
+def test_knockoffs_leave_a_least_share_of_poor_features():
+    memory, record, _ = make_epoch()
+    rule = {"select": "knockoffs", "least_keep": 0.2, "fallback": "none", "level": 0.01, **WHOLE}
+    clean = revise(memory, with_poor_features(record), **rule)["clean"]
+    shares = shares_by_class(clean, memory["labels"])
     assert (shares > 0.18).all() and shares.mean() < 0.5
+
+
+@pytest.mark.parametrize("poor", [True, False])
+def test_auto_leaves_a_share_of_what_is_likely_right(poor):
+    memory, record, _ = make_epoch()
+    record = with_poor_features(record) if poor else record
+    few, most, all_right = (
+        revise(memory, record, select="auto", most_wrong=1e-6, least_right=share, **WHOLE)
+        for share in (0, 0.5, 1)
+    )
+    right = 1 - shares_by_class(few["suspicion"], memory["labels"])  # suspicion: chance of wrong
+    for share, revised in ((0.5, most), (1, all_right)):
+        shares = shares_by_class(revised["clean"], memory["labels"])
+        size = np.bincount(memory["labels"])
+        assert (np.abs(shares - share * right) * size <= 1).all()
+    assert (few["clean"] <= most["clean"]).all() and (most["clean"] <= all_right["clean"]).all()
+    dropped = ~most["clean"]  # of each class, the surest are kept
+    for label in range(4):
+        own = np.asarray(memory["labels"]) == label
+        kept = most["suspicion"][own & most["clean"]]
+        assert kept.max() <= most["suspicion"][own & dropped].min()
+
+
+def test_good_features_need_no_least_share():
+    memory, record, _ = make_epoch()
+    without, by_default = (
+        revise(memory, record, select="auto", **WHOLE, **options)["clean"]
+        for options in ({"least_right": 0}, {})
+    )
+    assert (without == by_default).mean() > 0.99
 
 
 def test_knockoffs_keep_a_level_or_fall_back():

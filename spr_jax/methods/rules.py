@@ -31,6 +31,7 @@ class Choice(NamedTuple):
     level: float
     trial: Trial
     most_wrong: float
+    least_right: float
     least_keep: float
 
 
@@ -53,6 +54,8 @@ def keep_probable(choice: Choice, features, labels, key, clean) -> dict:
     """Labels that are wrong with a small chance, by the noise model.
 
     What is learnt from is explained better in the next epoch, so that doubtful labels would stay.
+    But where the features are weak all labels are doubtful, and a network learns more from many of
+    them than from the few that are sure: `least_right` of those that are likely right are kept.
     """
     noise = label_noise(
         jnp.asarray(features),
@@ -61,7 +64,9 @@ def keep_probable(choice: Choice, features, labels, key, clean) -> dict:
         pca_dim=choice.options.pca_dim,
         intervals=False,
     )
-    clean = (noise.wrong < choice.most_wrong) | _surest(choice, noise.wrong, labels)
+    right = 1 - noise.rate[1:]  # of each class
+    surest = _surest(noise.wrong, labels, choice.least_right * right)
+    clean = (noise.wrong < choice.most_wrong) | surest
     said = {
         "estimated_noise": noise.rate[0],
         "expected_wrong_in_clean": jnp.mean(noise.wrong, where=clean),
@@ -74,7 +79,7 @@ def keep_level(choice: Choice, features, labels, key, clean) -> dict:
     arguments, how = _problem(choice, features, labels, key, clean)
     entry = clean_set(*arguments, choice.keep, **how).entry
     tried = knockoff_set(*arguments, None, choice.level, trial=choice.trial, **how)
-    kept = tried.clean | _surest(choice, entry, labels)
+    kept = tried.clean | _surest(entry, labels, choice.least_keep)
     said = {"classes_attained": tried.attained.mean()}
     return {"clean": kept, "suspicion": entry, "selection": said}
 
@@ -93,9 +98,9 @@ def _problem(choice, features, labels, key, clean):
     return arguments, {"plan": plan, "options": choice.options, "mesh": mesh}
 
 
-def _surest(choice, suspicion, labels):
-    """The least share of each class, kept however poor the features are."""
-    share = jnp.full(int(labels.max()) + 1, choice.least_keep, suspicion.dtype)
+def _surest(suspicion, labels, share):
+    """A share of each class, [] or [classes]: the least suspicious."""
+    share = jnp.broadcast_to(share, int(labels.max()) + 1)
     return _keep_lowest(suspicion, labels, jnp.ones(len(labels), bool), share)
 
 

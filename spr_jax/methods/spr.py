@@ -47,6 +47,7 @@ def spr(
     knockoffs: str = "random",
     fallback: str = "share",
     most_wrong: float = 0.1,
+    least_right: float = 0.9,
     least_keep: float = 0.1,
     ties: str = "interpolated",
     penalty: str = "l21",
@@ -68,7 +69,8 @@ def spr(
     `level` of wrong labels among them allows ("knockoffs": "random" labels as rivals or "confident"
     ones, the level as it is or scaled as in the paper, and a `fallback` for classes that cannot
     attain it, the "share" or "none"); for ablations, all ("none") or a "random" share.
-    least_keep: of each class, kept by "auto" and "knockoffs" however poor the features are.
+    least_right, least_keep: kept however poor the features are, by "auto" of the labels of each
+    class that are likely right, by "knockoffs" of each class.
     pairing: "batch", or "clean_noisy" to mix clean with noisy only.
     features: of the training pass ("train") or of an eval-mode pass ("eval").
     by_clean: divide the loss by the number of clean examples.
@@ -92,6 +94,7 @@ def spr(
     lookup({"random": None, "confident": None}, knockoffs)
     expect(0 < level < 1, "level", level, "a share between 0 and 1")
     expect(0 < most_wrong <= 1, "most_wrong", most_wrong, "a chance above 0, up to 1")
+    expect(0 <= least_right <= 1, "least_right", least_right, "a share from 0 to 1")
     expect(0 <= least_keep < 1, "least_keep", least_keep, "a share from 0 to below 1")
     lookup({"interpolated": None, "released": None}, ties)
     trial = Trial(knockoffs, scale_level=scale_level, fallback=fallback, share=keep)
@@ -103,6 +106,7 @@ def spr(
         level=level,
         trial=trial,
         most_wrong=most_wrong,
+        least_right=least_right,
         least_keep=least_keep,
     )
 

@@ -59,7 +59,7 @@ def photos(tmp_path):
 
 @pytest.fixture(autouse=True)
 def small_networks(monkeypatch, tmp_path):
-    """Trained quickly, on the devices that there are; nothing is left in the user's home."""
+    """Trained quickly; nothing is left in the user's home."""
 
     def config_for(*arguments, usual=image_features.config_for, **options):
         config = usual(*arguments, **options)
@@ -68,7 +68,6 @@ def small_networks(monkeypatch, tmp_path):
 
     monkeypatch.setattr(image_features, "config_for", config_for)
     monkeypatch.setitem(BACKBONES, "c2f2", Small)
-    monkeypatch.setattr(main, "one_device_per_core", lambda **_: None)
     monkeypatch.setenv("HOME", str(tmp_path / "home"))
     monkeypatch.setenv("SPR_DATA_DIR", str(tmp_path / "data"))
     yield

@@ -1,0 +1,33 @@
+"""How many devices a machine without accelerators has."""
+
+import subprocess
+import sys
+
+import jax
+import pytest
+
+from spr_jax.devices import one_device_per_core
+
+COUNT = """
+import sys
+from spr_jax import devices
+devices.num_cores = lambda: 12
+devices.one_device_per_core(**eval(sys.argv[1]))
+import jax
+print(jax.local_device_count())
+"""
+
+
+@pytest.mark.parametrize(
+    ("asked", "count"),
+    [({}, 8), ({"limit": 3}, 3), ({"batch_size": 100}, 5), ({"batch_size": 7}, 7)],
+)
+def test_a_device_for_each_core_that_divides_the_batch(asked, count):
+    command = [sys.executable, "-c", COUNT, repr(asked)]
+    assert int(subprocess.check_output(command, text=True)) == count
+
+
+def test_devices_in_use_stay():
+    before = jax.local_device_count()
+    one_device_per_core(limit=1)
+    assert jax.local_device_count() == before == 2

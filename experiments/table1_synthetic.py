@@ -28,7 +28,16 @@ LAST, BEST = "test accuracy, last epoch", "test accuracy, best on test"
 MEASURES = (LAST, BEST, "label precision, last epoch")
 SPR_TRAINING = ("spr", "small_loss", "oracle")
 # Options that count epochs, and so have to shrink with the budget.
-STAGES = ("estimate_epochs", "stage_epochs", "restart_every", "warmup", "learn", "ramp", "history")
+STAGES = (
+    "estimate_epochs",
+    "every",
+    "history",
+    "learn",
+    "ramp",
+    "restart_every",
+    "stage_epochs",
+    "warmup",
+)
 FEWEST = 3  # epochs: no method has more stages
 
 
@@ -149,7 +158,7 @@ def remarks(options: Namespace) -> str:
         )
     if options.epochs:
         told.append(
-            f"Every method has {options.epochs} epochs, the stages of those that have several "
+            f"Every method has {options.epochs} epochs, stages and what else counts epochs "
             "shortened in proportion"
             + ("." if options.small else "; the paper has 50 on MNIST and 180 on CIFAR-10.")
         )

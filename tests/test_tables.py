@@ -143,6 +143,8 @@ def test_stages_shrink_in_proportion():
     found = table1_synthetic.budget("configs/mnist_sym.py", "pencil", 25)
     assert found == {"epochs": 25, "method.warmup": 5, "method.learn": 12}
     assert table1_synthetic.budget("configs/mnist_sym.py", "ce", 25) == {"epochs": 25}
+    grows = table1_synthetic.budget("configs/mnist_sym.py", "sr", 10)
+    assert grows == {"epochs": 10, "method.every": 1}  # as often as in 50 epochs, every 5
     assert table1_synthetic.budget("configs/cifar10_sym.py", "nlnl", None) == {"epochs": 2160}
 
 

@@ -113,8 +113,8 @@ def main(arguments: list[str] | None = None) -> int:
     found = study.conduct(cells(options), options)
     remarks = (
         f"C2F2, epochs: {epochs(options)}, {study.seeds_of(options)}; test accuracy in per cent. "
-        "`exact` keeps labels whose chance to be wrong is below 0.1, and 0.9 of what is likely right "
-        "in any case; `paper` half of each class. "
+        "`exact` keeps labels whose chance to be wrong is below 0.1, and in any case 0.9 of what "
+        "is likely right; `paper` half of each class. "
         "Runs may have shared the machine with others, and the first selection compiles: "
         "benchmark_epoch has the times of a free one."
     )

@@ -5,7 +5,7 @@ data is cut into folds, and a network for each learns from all others. Networks 
 same space: each has a regression of its own, and what it says of its fold is kept. The regression
 is on all examples, as a fold is a small data set where classes are many.
 
-F1 of the suspects, and AUROC of the chances, C2F2, one seed:
+F1 of the suspects, and AUROC of the chances, C2F2, one seed, before SPR had `least_right`:
 
     wrong labels                 one network     3 folds, all examples   the fold alone
     1,438 digits, 20 % symmetric   0.914  0.9866     0.958  0.9988       0.964  0.9992

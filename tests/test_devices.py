@@ -1,5 +1,6 @@
 """How many devices a machine without accelerators has."""
 
+import json
 import subprocess
 import sys
 
@@ -9,10 +10,10 @@ import pytest
 from spr_jax.devices import one_device_per_core
 
 COUNT = """
-import sys
+import json, sys
 from spr_jax import devices
 devices.num_cores = lambda: 12
-devices.one_device_per_core(**eval(sys.argv[1]))
+devices.one_device_per_core(**json.loads(sys.argv[1]))
 import jax
 print(jax.local_device_count())
 """
@@ -23,7 +24,7 @@ print(jax.local_device_count())
     [({}, 8), ({"limit": 3}, 3), ({"batch_size": 100}, 5), ({"batch_size": 7}, 7)],
 )
 def test_a_device_for_each_core_that_divides_the_batch(asked, count):
-    command = [sys.executable, "-c", COUNT, repr(asked)]
+    command = [sys.executable, "-c", COUNT, json.dumps(asked)]
     assert int(subprocess.check_output(command, text=True)) == count
 
 

@@ -5,13 +5,14 @@
 The paper has 86.8 % after 160 epochs, on an accelerator.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax.training import base_config as base
 
 
 def get_config(method: str = "spr"):
     config = base.get_config(method, dataset="animal10n", backbone="vgg19_bn")
     config.epochs = 160
     config.optimizer.update(learning_rate=0.1, weight_decay=1e-3)
-    base.decide(config, "optimizer.momentum", paper=0.9, released=0.0, exact=0.0)
+    base.decide(config, "optimizer.momentum", paper=0.9, released=0.0, ours=0.0)
     recipes.apply(config)
     return config

@@ -4,11 +4,13 @@
     python -m spr_jax.main --config=configs/cifar10_sym.py:ce    # plain training
 
 The paper has 93.2 / 91.0 / 82.7 / 64.1 % at rates 0.2 / 0.4 / 0.6 / 0.8 after 180 epochs, on an
-accelerator. At rate 0.8 it does not let the sparse penalty grow: --config.method.growth=1.0. A
-small machine trains a narrow network: --config.backbone.width=16.
+accelerator. At rate 0.8 it does not let the sparse penalty grow
+(--config.method.penalty_growth=1.0).
+On a small machine train a narrow network: --config.backbone.width=16.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax.training import base_config as base
 
 
 def get_config(method: str = "spr"):
@@ -16,6 +18,6 @@ def get_config(method: str = "spr"):
     config.epochs = 180
     config.noise.update(kind="symmetric", rate=0.2)
     config.optimizer.update(learning_rate=0.01)
-    base.decide(config, "optimizer.weight_decay", paper=1e-4, released=5e-4, exact=5e-4)
+    base.decide(config, "optimizer.weight_decay", paper=1e-4, released=5e-4, ours=5e-4)
     recipes.apply(config)
     return config

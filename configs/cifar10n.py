@@ -5,7 +5,8 @@
 On an accelerator, as cifar10_sym; the paper has no number to compare with.
 """
 
-from configs import base, cifar10_sym
+from configs import cifar10_sym
+from spr_jax.training import base_config as base
 
 
 def get_config(method: str = "spr"):

@@ -1,17 +1,18 @@
-"""One's own images: a folder for each class, or a labels.csv.
+"""Your own images: a folder for each class, or a labels.csv.
 
     python -m spr_jax.main --config=configs/folder.py --config.dataset.path=photos
 
-How long it takes depends on the images; the bar says so. The labels are taken as they are, and the
-whole data is one regression (preset exact).
+The time depends on the images; the progress bar shows it. Labels are used as given; the preset is
+noise_model.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax.training import base_config as base
 
 
 def get_config(method: str = "spr"):
     config = base.get_config(method, dataset="folder", backbone="resnet18")
-    config.preset = "exact"
+    config.preset = "noise_model"
     config.epochs = 30
     config.batch_size = 64
     config.backbone.width = 16  # small enough for a laptop; 64 is the paper's

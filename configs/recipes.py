@@ -1,7 +1,7 @@
-"""What a method's source sets for a data set, where that is not the default of its signature.
+"""Per-dataset hyperparameters from each method's paper or release, where they are not its defaults.
 
-How a network is trained (epochs, optimizer, augmentation) is the experiment's own for all methods,
-so that they can be compared, but for methods that are more than one training.
+Training settings (epochs, optimizer, augmentation) are the experiment's, the same for all methods
+so that they can be compared, except for multi-stage methods.
 """
 
 MNIST = {
@@ -15,7 +15,7 @@ MNIST = {
         "method.power": 0.1,
         "method.weight": 4.0,
         "method.growth": 2.0,
-        "method.every": 5,
+        "method.grow_every": 5,
     },
     "nlnl": {"method.stages": "nl"},
     # Ours: each of the two trainings takes as long as any other method's one.
@@ -23,7 +23,7 @@ MNIST = {
     "nested": {"method.sigma": 10.0},  # ours
     "co_teaching_plus": {"method.warmup": 0},  # https://github.com/xingruiyu/coteaching_plus
     # Ours: stages of 200 epochs would not fit into 50.
-    "pencil": {"method.warmup": 10, "method.learn": 25},
+    "pencil": {"method.warmup": 10, "method.label_epochs": 25},
     "plc": {"method.warmup": 10},
     "nct": {"method.sigma": 10.0, "method.warmup": 35},
 }
@@ -40,7 +40,7 @@ CIFAR10 = {
         "method.power": 0.1,
         "method.weight": 1.2,
         "method.growth": 1.03,
-        "method.every": 1,
+        "method.grow_every": 1,
     },
     # https://github.com/ydkim1293/NLNL-Negative-Learning-for-Noisy-Labels
     "nlnl": {
@@ -59,7 +59,7 @@ CIFAR10 = {
     "pencil": {
         "epochs": 320,
         "method.warmup": 70,
-        "method.learn": 130,
+        "method.label_epochs": 130,
         "method.alpha": 0.4,
         "method.beta": 0.1,
         "method.label_rate": 4.7,
@@ -71,7 +71,7 @@ CIFAR10 = {
 
 ANIMAL10N = {
     # https://github.com/yingyichen-cyy/Nested-Co-teaching: dropout after both hidden layers, which
-    # the backbone has already; nested dropout has no other beside it.
+    # the backbone has already; nested dropout uses no other dropout.
     "dropout": {"method.rate": 0.0, "backbone.dropout": 0.1},
     "nested": {"method.sigma": 100.0, "backbone.dropout": 0.0},
     "nct": {
@@ -107,7 +107,7 @@ DIGITS = {
     "nlnl": {"method.stage_epochs": 8},
     "forward": {"method.estimate_epochs": 10},
     "nested": {"method.sigma": 10.0},
-    "pencil": {"method.warmup": 3, "method.learn": 10, "method.label_rate": 14.0},
+    "pencil": {"method.warmup": 3, "method.label_epochs": 10, "method.label_rate": 14.0},
     "plc": {"method.warmup": 3},
     "selfie": {"method.warmup": 5, "method.history": 5},
     "co_teaching_plus": {"method.warmup": 5},
@@ -116,12 +116,12 @@ DIGITS = {
 FOLDER = {
     "nlnl": {"method.stage_epochs": 10},
     "forward": {"method.estimate_epochs": 15},
-    "pencil": {"method.warmup": 5, "method.learn": 15},
+    "pencil": {"method.warmup": 5, "method.label_epochs": 15},
     "nct": {"method.warmup": 20},
 }
 
-# Methods that are told the share of wrong labels; where noise is made, its rate is known.
-TOLD = {
+# Options that are given the noise rate; where noise is synthetic, it is known.
+NOISE_RATE_OPTIONS = {
     "mentornet": "forget_rate",
     "co_teaching": "forget_rate",
     "co_teaching_plus": "forget_rate",
@@ -139,8 +139,8 @@ RECIPES = {  # data set -> method -> field -> value
 
 
 def apply(config) -> None:
-    """Set what the table has for this method on this data set."""
+    """Apply the recipe of this method on this data set."""
     recipe = RECIPES.get(config.dataset.name, {}).get(config.method.name, {})
-    if config.method.name in TOLD and config.noise.kind != "none":
-        config.method[TOLD[config.method.name]] = config.noise.get_oneway_ref("rate")
+    if config.method.name in NOISE_RATE_OPTIONS and config.noise.kind != "none":
+        config.method[NOISE_RATE_OPTIONS[config.method.name]] = config.noise.get_oneway_ref("rate")
     config.update_from_flattened_dict(recipe)

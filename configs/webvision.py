@@ -6,7 +6,8 @@ The paper has 78.12 % (top-1) after 300 epochs on four devices with batch statis
 --config.sync_batch_stats=False. Every step after the first epoch is a CutMix step.
 """
 
-from configs import base, recipes
+from configs import recipes
+from spr_jax.training import base_config as base
 
 
 def get_config(method: str = "spr"):

@@ -1,14 +1,14 @@
-"""What decides how good SPR's selection is: split, ranking, indices, components; and its accuracy.
+"""A report on what SPR's selection depends on: split, ranking, indices, components, training.
 
     python -m experiments.ablation_selection mnist_sym40.npz cifar10_sym40.npz --seeds 3 --report
 
 Each file holds `features` [N, d], `given` and `true` labels [N], and its name begins with that of
-the data set. It is measured with its own labels, on which the features were learnt, and with
-labels drawn anew from the true ones. The section on accuracy trains on the digits
-(`ablation_training.py`).
+the data set (`experiments.feature_files` makes such files). It is measured with its own labels,
+from which the features were learned, and with labels redrawn from the true ones. The section on
+accuracy trains on the digits (`ablation_selection_training.py`).
 
-What is measured goes line by line to OUT/rankings.jsonl, so that what was broken off goes on;
---read makes the report of what is there.
+Measurements go line by line to OUT/rankings.jsonl, so an interrupted command resumes; --read makes
+the report from the stored lines.
 """
 
 import argparse
@@ -21,8 +21,17 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from experiments import ablation_report
-from experiments.ablation_training import cells, training_section
+from experiments import ablation_selection_report
+from experiments.ablation_selection_training import cells, training_section
+from experiments.harness.provenance import origin
+from experiments.harness.study import (
+    Found,
+    arguments,
+    conduct,
+    exit_status,
+    results_of,
+    write_report,
+)
 from experiments.label_sets import (
     Case,
     Row,
@@ -32,7 +41,6 @@ from experiments.label_sets import (
     labels_of,
     read_examples,
 )
-from experiments.origin import origin
 from experiments.rankings import (
     by_linear_loss,
     by_noise_model,
@@ -44,18 +52,17 @@ from experiments.rankings import (
     share_of_right,
     solve,
 )
-from experiments.study import Found, arguments, conduct, exit_status, results_of, write_report
+from spr_jax.detection.find import components_for
 from spr_jax.devices import one_device_per_core
-from spr_jax.evaluate import selection_quality
-from spr_jax.label_errors import components_for
-from spr_jax.metrics import read_rows
+from spr_jax.training.log import read_rows
+from spr_jax.training.selection_metrics import selection_quality
 
 SPLITS = (10, 50, 500, None)  # examples of each class in a piece; None: whole data
 FEW_SPLITS = (10, None)
 DIM = 10  # components, where they are not the question
 COMPONENTS = (5, 10, 16, 32, 64, 128)
 RATES = {"symmetric": (0.4, 0.8), "asymmetric": (0.4,)}
-REPEATS = 3  # timed calls, of which the least counts
+REPEATS = 3  # timed calls, of which the fastest counts
 
 HALF, RIGHT_SHARE = "half of each class", "right share of each class"
 
@@ -65,7 +72,7 @@ def name_of(per_class: int | None) -> str:
 
 
 def measure(features: np.ndarray, given: np.ndarray, true: np.ndarray, seed: int) -> list[Row]:
-    """All questions for one set of labels, a row for each selection that was made."""
+    """Measure all questions on one set of labels; a row for each selection."""
     right, num_classes = given == true, int(given.max()) + 1
     shares = {HALF: np.full(num_classes, 0.5), RIGHT_SHARE: share_of_right(right, given)}
     rows = []
@@ -86,9 +93,11 @@ def measure(features: np.ndarray, given: np.ndarray, true: np.ndarray, seed: int
 
     for piece in fitting(SPLITS, given):
         found = spr(piece, DIM)
-        note_ranking("split", piece, DIM, "entry", HALF, found.entry)
+        note_ranking("split", piece, DIM, "entry", HALF, found.entry_penalty)
         if piece is not None:
-            note("split", piece, DIM, "entry", "half of each piece", found.clean, found.entry)
+            note(
+                "split", piece, DIM, "entry", "half of each piece", found.clean, found.entry_penalty
+            )
 
     for piece in FEW_SPLITS:  # positions in a shuffled visiting order, taken for indices
         clean = spr(piece, DIM).clean
@@ -98,7 +107,7 @@ def measure(features: np.ndarray, given: np.ndarray, true: np.ndarray, seed: int
 
     for piece in FEW_SPLITS:
         dim = DIM if piece else components_for(len(given), num_classes=num_classes)
-        scores = {"entry": spr(piece, dim).entry}
+        scores = {"entry": spr(piece, dim).entry_penalty}
         scores |= rivals(features, given, piece, dim, seed)
         for ranking, score in scores.items():
             for keep in shares:
@@ -107,12 +116,12 @@ def measure(features: np.ndarray, given: np.ndarray, true: np.ndarray, seed: int
     for piece in FEW_SPLITS:
         most = min(features.shape[1], piece * num_classes - 2 if piece else len(given))
         for dim in (dim for dim in COMPONENTS if dim <= most):
-            note_ranking("components", piece, dim, "entry", HALF, spr(piece, dim).entry)
+            note_ranking("components", piece, dim, "entry", HALF, spr(piece, dim).entry_penalty)
     return rows
 
 
 def time_splits(features: np.ndarray, given: np.ndarray) -> list[Row]:
-    """Processor seconds of a call, which other work on the machine does not change."""
+    """Measure the processor seconds of a call, which other work on the machine does not change."""
     rows = []
     for piece in fitting(SPLITS, given):
         seconds = []
@@ -126,7 +135,7 @@ def time_splits(features: np.ndarray, given: np.ndarray) -> list[Row]:
 
 
 def fitting(splits: Sequence[int | None], labels: np.ndarray) -> list[int | None]:
-    """Those that split anything."""
+    """The splits whose pieces are smaller than the largest class."""
     largest = np.bincount(labels).max()
     return [size for size in splits if size is None or size < largest]
 
@@ -144,13 +153,13 @@ def rivals(features, given, piece, dim, seed) -> dict[str, np.ndarray]:
 
 
 def cases_of_file(path: Path, seeds: int) -> list[Case]:
-    """Its own labels, and labels drawn anew."""
+    """The file's own labels, and redrawn ones."""
     cases = cases_of(path, dataset_of(path.stem), RATES, seeds, redraw=True, human=False)
     return [case for case in cases if case.labels != "none"]
 
 
 def measure_all(options: argparse.Namespace) -> list[Row]:
-    """Rows of all label sets; those that are in OUT are read."""
+    """The rows of all label sets, measured unless they are stored in OUT."""
     options.out.mkdir(parents=True, exist_ok=True)
     store = options.out / "rankings.jsonl"
     known = read_rows(store)
@@ -165,7 +174,7 @@ def measure_all(options: argparse.Namespace) -> list[Row]:
             arrays = read_examples(case.file, options.rows)
             given = labels_of(case, arrays, None)
             found = measure(arrays["features"], given, arrays["true"], case.seed)
-            if case.labels == "own":  # it hardly depends on the labels
+            if case.labels == "own":  # time barely depends on the labels
                 found += time_splits(arrays["features"], given)
             found = [name | row for row in found]
             with open(store, "a") as file:
@@ -177,8 +186,8 @@ def measure_all(options: argparse.Namespace) -> list[Row]:
 def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = arguments(__doc__, "ablation_selection")
     parser.add_argument("files", nargs="+", type=Path, help="features and labels, .npz")
-    parser.add_argument("--rows", type=int, default=20_000, help="at most, of a file [%(default)s]")
-    parser.add_argument("--report", action="store_true", help="write it, do not only show it")
+    parser.add_argument("--rows", type=int, default=20_000, help="most rows per file [%(default)s]")
+    parser.add_argument("--report", action="store_true", help="write the report, not only print it")
     options = parser.parse_args(given)
     if options.small:
         options.seeds, options.rows = 1, min(options.rows, 1000)
@@ -189,12 +198,12 @@ def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> int:
     options = parse_arguments(given)
     rows = measure_all(options)
-    found: dict[Hashable, Found] = conduct(cells(options), options)
-    parts = [ablation_report.render(rows, origin("scikit-learn"))]
+    found: dict[Hashable, Found] = conduct(cells, options)
+    parts = [ablation_selection_report.render(rows, origin("scikit-learn"))]
     parts.append(training_section(found, options.name))
     if options.report:
-        write_report(options, parts, ablation_report.csv_rows(rows))
-        for name, plot in ablation_report.PLOTS.items():
+        write_report(options, parts, ablation_selection_report.csv_rows(rows))
+        for name, plot in ablation_selection_report.PLOTS.items():
             plot(rows, options.reports / name)
     else:
         print("\n\n".join(parts))

@@ -1,8 +1,8 @@
-"""How fast data comes: preparing, starting again, augmenting, streaming.
+"""A report on the speed of data: preparing, loading, augmenting, streaming.
 
     python -m experiments.benchmark_data --raw_dir=DIR [--report]
 
-DIR holds the raw files of MNIST and CIFAR-10. What is compared runs in turns; medians.
+DIR holds the raw files of MNIST and CIFAR-10. Compared calls take turns; times are medians.
 """
 
 import argparse
@@ -21,13 +21,13 @@ import jax
 import numpy as np
 from PIL import Image, ImageOps
 
-from experiments.markdown import table
-from experiments.origin import origin, show_report
+from experiments.harness.provenance import origin, show_report
+from experiments.harness.study import table
 from spr_jax import augment
-from spr_jax.batches import epoch_order, stream
-from spr_jax.cpu_ops import keep_freed_memory
 from spr_jax.datasets import DATASETS, SOURCES, prepared
 from spr_jax.datasets.images import ImageFiles, random_resized_crop
+from spr_jax.devices import keep_freed_memory
+from spr_jax.training.batches import draw_visits, stream
 
 ROUNDS = 7
 LIMITS = {"mnist": 30, "cifar10": 60}  # seconds to prepare
@@ -40,7 +40,7 @@ def seconds(function, *arguments) -> float:
 
 
 def preparing(raw_dir: str, data_dir: str) -> list[list]:
-    """From raw files to records and arrays, and a new process that loads them."""
+    """Time preparation, from raw files to records and arrays, and a new process that loads them."""
     rows = []
     for name, limit in LIMITS.items():
         took = seconds(prepared.prepare, SOURCES[name], raw_dir, data_dir)
@@ -51,7 +51,7 @@ def preparing(raw_dir: str, data_dir: str) -> list[list]:
 
 
 def augmenting(data_dir: str, batch_size: int = 128) -> list[list]:
-    """Pad, crop, flip, normalise: a batch on the device, and one image at a time in Pillow."""
+    """Time pad, crop, flip and normalise: a batch on the device, and single images in Pillow."""
     dataset = DATASETS["cifar10"](data_dir=data_dir)
     images, index = np.asarray(dataset.train.images[:batch_size]), np.arange(batch_size)
     pixels = {"mean": dataset.mean, "std": dataset.std}
@@ -80,7 +80,7 @@ def augmenting(data_dir: str, batch_size: int = 128) -> list[list]:
 
 
 def in_turns(ways: dict, repeat: int = 1) -> dict[str, float]:
-    """Median seconds of each way, measured one after the other, round after round."""
+    """Median seconds of each way; the ways take turns, round after round."""
     times = {way: [] for way in ways}
     for round_number, (way, function) in itertools.product(range(ROUNDS + 1), ways.items()):
         took = seconds(lambda f=function: [f() for _ in range(repeat)]) / repeat
@@ -100,7 +100,7 @@ def decode_and_crop(path: str) -> int:
 
 
 def streaming(folder: Path, count: int = 1024, batch_size: int = 128) -> list[list]:
-    """299x299 JPEGs through grain, and by as many Pillow processes as there are cores."""
+    """Time 299x299 JPEGs through grain, and through one Pillow process per core."""
     generator = np.random.default_rng(0)
     paths = [str(folder / f"{k}.jpg") for k in range(256)]
     for path in paths:  # blobs and fine grain, about 30 kB each
@@ -108,13 +108,13 @@ def streaming(folder: Path, count: int = 1024, batch_size: int = 128) -> list[li
         Image.fromarray(pixels).resize((299, 299), Image.Resampling.BICUBIC).save(path, quality=90)
     paths = (paths * count)[:count]
     files = ImageFiles(paths, 299, 299)
-    index = epoch_order(count, batch_size, seed=0, epoch=0).index
+    index = draw_visits(count, batch_size, seed=0, epoch=0).index
 
     def ours(random_crops):
         for _ in stream(files, index, seed=0, epoch=0, random_crops=random_crops):
             pass
 
-    # Pillow as it comes: without the memory that we let it keep.
+    # Pillow with its defaults: it does not keep freed memory, as ours does.
     with ProcessPoolExecutor(
         os.cpu_count(), initializer=Image.core.set_blocks_max, initargs=(0,)
     ) as pool:
@@ -148,11 +148,11 @@ def render(raw_dir: str) -> str:
         [
             "# Data",
             origin("grain", "pillow", "tensorflow-datasets"),
-            "Preparing from raw files, and a new process that imports and loads; seconds.",
+            "Preparing from raw files, and loading in a new process, imports included; seconds.",
             table(["data set", "prepare", "limit", "second start", "limit"], ready),
             "CIFAR-10 augmentation (pad, crop, flip, normalise), a batch of 128.",
             table(["", "milliseconds", "images/s", "faster"], augmented),
-            "Streaming 299x299 JPEG files, against the same done by one Pillow process a core.",
+            "Streaming 299x299 JPEG files, compared with one Pillow process per core.",
             table(["", "images/s", "of Pillow"], streamed),
         ]
     )
@@ -161,7 +161,7 @@ def render(raw_dir: str) -> str:
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--raw_dir", required=True, help="folder of MNIST's and CIFAR-10's files")
-    parser.add_argument("--report", action="store_true", help="write it to experiments/reports")
+    parser.add_argument("--report", action="store_true", help="write reports/benchmark_data.md")
     options = parser.parse_args()
     text = render(options.raw_dir)
     show_report(text, "benchmark_data", keep=options.report)

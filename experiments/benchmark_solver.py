@@ -1,10 +1,10 @@
-"""The solver beside scikit-learn on the same pieces, and its growth on whole data.
+"""A report on the time of the solver, compared with scikit-learn, and its growth on whole data.
 
     python -m experiments.benchmark_solver            # about three minutes on two cores
     python -m experiments.benchmark_solver --large    # up to 1,000,000 examples
 
-Every time is measured in this one run: medians (and spread) of warm calls, compilation apart.
-scikit-learn gets a process for each core, and so does JAX a device. The last line is JSON.
+Every time is measured in this one run: medians (and spread) of warm calls, without compilation.
+scikit-learn gets a process and JAX a device for each core. The last line is JSON.
 """
 
 import argparse
@@ -23,9 +23,9 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from experiments.markdown import table
-from experiments.origin import origin, show_report
-from spr_jax.devices import device_mesh, one_device_per_core
+from experiments.harness.provenance import origin, show_report
+from experiments.harness.study import table
+from spr_jax.devices import AXIS, device_mesh, one_device_per_core
 from spr_jax.solver import Options, clean_set, plan_pieces, solve_pieces
 from spr_jax.solver.pieces import cut_pieces
 
@@ -64,7 +64,7 @@ def start_worker(path: str) -> None:
 
 
 def solve_with_sklearn(piece, svd_solver: str):
-    """The released mathematics: PCA, I - H, penalty path; the step at which each row enters."""
+    """The step at which each row enters the path, as released: PCA, I - H, penalty path."""
     from sklearn.decomposition import PCA
     from sklearn.linear_model import enet_path
 
@@ -78,7 +78,7 @@ def solve_with_sklearn(piece, svd_solver: str):
 
 @contextlib.contextmanager
 def sklearn_workers(features, pieces):
-    """A function that solves all pieces with a given SVD, a process for each core."""
+    """A function that solves all pieces with a given SVD, in one process per core."""
     tables = list(zip(np.asarray(pieces.index), np.asarray(pieces.slot), strict=True))
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1")  # of the workers
     with tempfile.TemporaryDirectory() as folder:
@@ -100,12 +100,12 @@ def sklearn_workers(features, pieces):
 
 
 def compile_clean_set(features, labels, per_class, options):
-    """A call of the compiled program on arrays in place, and the seconds to compile it."""
+    """A call of the compiled program on arrays in memory, and the seconds to compile it."""
     mesh = device_mesh() if jax.device_count() > 1 else None
     plan = plan_pieces(labels, per_class=per_class, multiple_of=jax.device_count())
     arrays = [features, labels, jax.random.key(0)]
     if mesh:
-        rows = jax.P("shards") if plan.is_whole and len(labels) % mesh.size == 0 else jax.P()
+        rows = jax.P(AXIS) if plan.is_whole and len(labels) % mesh.size == 0 else jax.P()
         places = [jax.NamedSharding(mesh, spec) for spec in (rows, rows, jax.P())]
         arrays = jax.device_put(arrays, places)
     else:
@@ -123,7 +123,7 @@ def seconds_of(call) -> float:
 
 
 def entry_steps(features, labels):
-    """Pieces of the paper's split and the grid step at which each row enters."""
+    """Pieces of the paper's split, and the grid step at which each row enters the path."""
     plan = plan_pieces(labels, per_class=10)
 
     @jax.jit
@@ -139,7 +139,7 @@ def entry_steps(features, labels):
 
 
 def run_growth(n: int, d: int) -> dict:
-    """One size in a process of its own, for its peak memory."""
+    """Measure one size in a process of its own, for its peak memory."""
     command = [sys.executable, "-m", "experiments.benchmark_solver", "--one", str(n), str(d)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return json.loads(done.stdout.splitlines()[-1])
@@ -162,7 +162,7 @@ def run_one(n: int, d: int) -> None:
 
 
 def pooled(runs: list[dict]) -> dict:
-    """The processes of one size, which took turns with the other sizes, as one."""
+    """Pool the processes of one size, which took turns with the other sizes."""
     times = [second for run in runs for second in run["seconds"]]
     peak = max(run["peak_gib"] for run in runs)
     return runs[0] | {"seconds": np.median(times), "spread": spread(times), "peak_gib": peak}
@@ -182,17 +182,8 @@ def spread(seconds) -> float:
     return float(high - low) / 2
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--large", action="store_true", help="whole data up to 1,000,000 rows")
-    parser.add_argument("--report", action="store_true", help="write reports/benchmark_solver.md")
-    parser.add_argument("--repeats", type=int, default=3)
-    parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
-    options = parser.parse_args()
-    one_device_per_core()
-    if options.one:
-        return run_one(*options.one)
-
+def compare(repeats: int) -> dict:
+    """Time scikit-learn and our programs in turn; compare the steps at which rows enter."""
     features, labels = make_features(50_000, 512)
     pieces, ours = entry_steps(features, labels)
     programs = {
@@ -203,80 +194,101 @@ def main() -> None:
     with sklearn_workers(features, pieces) as solve:
         for call, _ in programs.values():
             call()
-        for _ in tqdm(range(options.repeats), "scikit-learn and ours in turn"):
+        for _ in tqdm(range(repeats), "scikit-learn and ours in turn"):
             # The SVD of the released code, which is the fastest for this shape.
             seconds["scikit-learn"].append(seconds_of(lambda: solve("auto")))
             for name, (call, _) in programs.items():
                 seconds[name] += [seconds_of(call) for _ in range(7)]
         theirs = solve("full")
-    agreement = 1 - np.abs(ours - theirs).mean() / PAPER.num_penalties
-    median = {name: np.median(times) for name, times in seconds.items()}
-    del features
-
-    sizes = [12_500, 25_000, 50_000, 100_000, 200_000, 400_000]
-    sizes += [1_000_000] if options.large else []
-    runs = [run_growth(n, 64) for n in tqdm(sizes * options.repeats, "growth")]
-    growth = [pooled([run for run in runs if run["examples"] == n]) for n in sizes]
-    per_row = {row["examples"]: row["seconds"] / row["examples"] for row in growth}
-    ratios = {
-        "split_over_sklearn": median["scikit-learn"] / median["split"],
-        "zero_pattern_agreement": agreement,
-        "whole_over_split_time": median["whole, 10"] / median["split"],
-        "whole_64_over_split_time": median["whole, 64"] / median["split"],
-        "time_per_row_largest_over_50000": per_row[sizes[-1]] / per_row[50_000],
-        "peak_gib_at_largest": growth[-1]["peak_gib"],
-        "compile_seconds": max(compilation for _, compilation in programs.values()),
+    return {
+        "seconds": seconds,
+        "compilation": {name: compilation for name, (_, compilation) in programs.items()},
+        "agreement": 1 - np.abs(ours - theirs).mean() / PAPER.num_penalties,
     }
 
-    def timed(title, name):
-        compilation = f"{programs[name][1]:.1f}" if name in programs else "-"
-        return [title, f"{median[name]:.3f}", f"{spread(seconds[name]):.3f}", compilation]
 
-    report = f"""# The solver, timed
+def grow(sizes: list[int], repeats: int) -> list[dict]:
+    """Measure whole data of growing size, the sizes in turn."""
+    runs = [run_growth(n, 64) for n in tqdm(sizes * repeats, "growth")]
+    return [pooled([run for run in runs if run["examples"] == n]) for n in sizes]
+
+
+def ratios_of(compared: dict, growth: list[dict]) -> dict[str, float]:
+    """The numbers that later measurements are compared with."""
+    median = {name: np.median(times) for name, times in compared["seconds"].items()}
+    per_row = {row["examples"]: row["seconds"] / row["examples"] for row in growth}
+    return {
+        "split_over_sklearn": median["scikit-learn"] / median["split"],
+        "zero_pattern_agreement": compared["agreement"],
+        "whole_over_split_time": median["whole, 10"] / median["split"],
+        "whole_64_over_split_time": median["whole, 64"] / median["split"],
+        "time_per_row_largest_over_50000": per_row[growth[-1]["examples"]] / per_row[50_000],
+        "peak_gib_at_largest": growth[-1]["peak_gib"],
+        "compile_seconds": max(compared["compilation"].values()),
+    }
+
+
+def render(compared: dict, growth: list[dict], ratios: dict[str, float]) -> str:
+    def timed(title, name):
+        times, compilation = compared["seconds"][name], compared["compilation"].get(name)
+        compiled = "-" if compilation is None else f"{compilation:.1f}"
+        return [title, f"{np.median(times):.3f}", f"{spread(times):.3f}", compiled]
+
+    times = [
+        timed("scikit-learn: PCA and enet_path, a process for each core", "scikit-learn"),
+        timed("clean_set, paper's split: 10 of each class, 10 components", "split"),
+        timed("clean_set, whole data, 10 components", "whole, 10"),
+        timed("clean_set, whole data, 64 components", "whole, 64"),
+    ]
+    sizes = [
+        [
+            f"{row['examples']:,}",
+            f"{row['seconds']:.3f}",
+            f"{row['spread']:.3f}",
+            f"{1e6 * row['seconds'] / row['examples']:.2f}",
+            row["rounds"],
+            f"{row['peak_gib']:.2f}",
+        ]
+        for row in growth
+    ]
+    head = ["examples", "seconds", "spread", "us per example", "rounds", "peak memory, GiB"]
+    agreement = ratios["zero_pattern_agreement"]
+    return f"""# The solver, timed
 
 {origin("scikit-learn")}
 
 ## 50,000 x 512 features, 10 classes, 40 % wrong labels
 
-{
-        table(
-            ["what", "seconds", "spread", "compilation, s"],
-            [
-                timed("scikit-learn: PCA and enet_path, a process for each core", "scikit-learn"),
-                timed("clean_set, paper's split: 10 of each class, 10 components", "split"),
-                timed("clean_set, whole data, 10 components", "whole, 10"),
-                timed("clean_set, whole data, 64 components", "whole, 64"),
-            ],
-        )
-    }
+{table(["what", "seconds", "spread", "compilation, s"], times)}
 
-Medians of warm calls made in turn; spread is half the distance between the quartiles.
+Medians of warm calls that take turns; spread is half the distance between the quartiles.
 
 - The split is {ratios["split_over_sklearn"]:.1f} times as fast as scikit-learn, PCA included.
-- Zero pattern over rows and penalties, beside scikit-learn with exact PCA: {agreement:.3%} equal.
+- Same sparsity pattern over rows and penalties as scikit-learn with exact PCA: {agreement:.3%}.
 - Whole data takes {ratios["whole_over_split_time"]:.2f} times as long as the split with as many
   components, {ratios["whole_64_over_split_time"]:.2f} times with 64.
 
 ## Whole data, 64 features, 64 components
 
-{
-        table(
-            ["examples", "seconds", "spread", "us per example", "rounds", "peak memory, GiB"],
-            [
-                [
-                    f"{row['examples']:,}",
-                    f"{row['seconds']:.3f}",
-                    f"{row['spread']:.3f}",
-                    f"{1e6 * row['seconds'] / row['examples']:.2f}",
-                    row["rounds"],
-                    f"{row['peak_gib']:.2f}",
-                ]
-                for row in growth
-            ],
-        )
-    }
+{table(head, sizes)}
 """
-    show_report(report, "benchmark_solver", keep=options.report)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--large", action="store_true", help="whole data up to 1,000,000 rows")
+    parser.add_argument("--report", action="store_true", help="write reports/benchmark_solver.md")
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--one", nargs=2, type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    one_device_per_core()
+    if options.one:
+        return run_one(*options.one)
+    compared = compare(options.repeats)
+    sizes = [12_500, 25_000, 50_000, 100_000, 200_000, 400_000]
+    growth = grow(sizes + [1_000_000] * options.large, options.repeats)
+    ratios = ratios_of(compared, growth)
+    show_report(render(compared, growth, ratios), "benchmark_solver", keep=options.report)
     print(json.dumps({name: round(float(value), 5) for name, value in ratios.items()}))
 
 

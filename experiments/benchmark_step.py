@@ -1,8 +1,8 @@
-"""A training step of C2F2 with our operations, with Flax's own, and in PyTorch.
+"""A report on the time of a C2F2 training step with our operations, Flax's own, and in PyTorch.
 
-    python -m experiments.benchmark_step --report    # PyTorch takes part where it is installed
+    python -m experiments.benchmark_step --report    # includes PyTorch where it is installed
 
-Forward, backward and SGD on batches of 128 images of 28 x 28, on the CPU. Each contender lives in a
+Forward, backward and SGD on batches of 128 images of 28 x 28, on the CPU. Each contender has a
 process of its own, and they take turns. The last line is JSON.
 """
 
@@ -18,13 +18,13 @@ from functools import partial
 import numpy as np
 from tqdm import tqdm
 
-from experiments.markdown import table
-from experiments.origin import origin, show_report
-from spr_jax.cpu_ops import keep_freed_memory
+from experiments.harness.provenance import origin, show_report
+from experiments.harness.study import table
+from spr_jax.devices import keep_freed_memory
 
 BATCH, STEPS = 128, 5
 LEARNING_RATE, MOMENTUM, WEIGHT_DECAY, CLIP = 0.01, 0.9, 1e-3, 5.0
-CONTENDERS = {  # what each of them has
+CONTENDERS = {  # name -> its operations, and what else it uses
     "stock": "Flax",
     "stock, all": "Flax, freed memory kept, a device for each core",
     "repaired": "ours",
@@ -122,7 +122,7 @@ def torch_step():
 
 
 def serve(name: str) -> None:
-    """Take some steps for every line that comes in; print images per second."""
+    """Take some steps for every line of the input; print images per second."""
     parts = CONTENDERS[name]
     if "memory" in parts:
         keep_freed_memory()
@@ -181,8 +181,8 @@ def main() -> None:
 
 {table(head, [row(name) for name in speeds])}
 
-Batches of {BATCH}; medians of {options.rounds} turns of {STEPS} steps, spread is half the distance
-between the quartiles, ratios are medians of the ratios inside a round.
+Batches of {BATCH}; medians of {options.rounds} turns of {STEPS} steps; spread is half the distance
+between the quartiles, ratios are medians of the ratios within a round.
 """
     show_report(report, "benchmark_step", keep=options.report)
     others = [name for name in speeds if name != "ours"]

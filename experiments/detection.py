@@ -1,14 +1,15 @@
-"""Which detector finds the most label errors: ours beside cleanlab, small loss, neighbours, OLS.
+"""A comparison of label-error detectors: ours, cleanlab, small loss, neighbours, OLS residuals.
 
     pip install -e '.[benchmark]'
     python -m experiments.detection mnist_sym40.npz cifar10_sym40.npz mnist_asym40_large.npz \
         --human cifar10n.npz --report
 
-Files and sets of labels are as in `label_sets.py`; `experiments.features` makes such a file of a
-finished run. All detectors see the same features, and those that need predictions the same ones,
-out of fold. Each is used as it comes, and tells suspects by its own rule.
+Files and sets of labels are as in `label_sets.py`; `experiments.features` makes such a file from a
+finished run, `experiments.feature_files` those named DATASET_sym40. All detectors see the same
+features, and those that need predictions the same out-of-fold ones. Each has its default settings
+and calls suspects by its own rule.
 
-What is measured goes line by line to OUT/detection.jsonl, so that what was broken off goes on.
+Measurements go line by line to OUT/detection.jsonl, so an interrupted command resumes.
 """
 
 import argparse
@@ -20,7 +21,16 @@ from pathlib import Path
 
 import numpy as np
 
-from experiments.detectors import DETECTORS, FOLDS, Evidence, Verdict, out_of_fold
+from experiments.harness.plot import new_figure, save_figure, style
+from experiments.harness.provenance import origin
+from experiments.harness.study import (
+    choose,
+    number,
+    positive,
+    report_arguments,
+    table,
+    write_report,
+)
 from experiments.label_sets import (
     HUMAN,
     Case,
@@ -31,24 +41,21 @@ from experiments.label_sets import (
     is_redrawn,
     measure_all,
 )
-from experiments.markdown import table
-from experiments.origin import origin
-from experiments.plot import new_figure, save_figure, style
-from experiments.study import choose, number, positive, report_arguments, write_report
+from experiments.rival_detectors import DETECTORS, FOLDS, Evidence, Verdict, out_of_fold
 from spr_jax.devices import one_device_per_core
-from spr_jax.evaluate import auroc
-from spr_jax.metrics import read_rows
+from spr_jax.training.log import read_rows
+from spr_jax.training.selection_metrics import auroc
 
 NAME = "detection"
 RATES = {"symmetric": (0.05, 0.2, 0.4), "asymmetric": (0.2, 0.4)}
 FEW_RATES = {"symmetric": (0.2,), "asymmetric": (0.4,)}  # with --small
 OURS = "spr_jax"
 MEASURES = {"precision": "precision", "recall": "recall", "f1": "F1", "auroc": "AUROC"}
-EVEN = 0.002  # a difference that is none: of the order of another draw of the labels
+TIE = 0.002  # a smaller difference is a tie: redrawing the labels changes results by this much
 
 
 def measure(names: Sequence[str], features, given, true, seed: int) -> Row:
-    """Every detector on one set of labels; seconds are of a second call, which compiles nothing."""
+    """Measure every detector on one set of labels; the time is that of a second, compiled call."""
     wrong = given != true
     start = time.perf_counter()
     evidence = Evidence(features, given, out_of_fold(features, given))
@@ -72,7 +79,7 @@ def measure(names: Sequence[str], features, given, true, seed: int) -> Row:
 
 
 def quality(verdict: Verdict, wrong: np.ndarray) -> Row:
-    """Of the suspects: how many are wrong, how many of the wrong they are; and of the ranking."""
+    """Precision, recall and F1 of the suspects, and AUROC of the ranking."""
     hits = float(np.sum(verdict.suspect & wrong))
     suspects, errors = int(verdict.suspect.sum()), int(wrong.sum())
     return {
@@ -85,7 +92,7 @@ def quality(verdict: Verdict, wrong: np.ndarray) -> Row:
 
 
 def cases(options: argparse.Namespace) -> Iterator[Case]:
-    """Of all files; labels without errors have nothing to be found."""
+    """The label sets of all files that contain errors."""
     rates = FEW_RATES if options.small else RATES
     for file in options.files:
         how = {"redraw": is_redrawn(file.stem), "human": options.human is not None}
@@ -94,11 +101,8 @@ def cases(options: argparse.Namespace) -> Iterator[Case]:
                 yield case
 
 
-# The report.
-
-
 def title_of(row: Row) -> str:
-    """Of a set of labels: "mnist_sym40, symmetric 0.2"."""
+    """The title of a set of labels: "mnist_sym40, symmetric 0.2"."""
     run = row["run"]
     names = dict(
         zip(HUMAN, ("aggregate", "random 1", "random 2", "random 3", "worst"), strict=True)
@@ -112,30 +116,30 @@ def title_of(row: Row) -> str:
 
 
 def best_rival(row: Row, measure: str) -> tuple[str, float] | None:
-    """The best of the others by one measure, chosen by one who knows the truth."""
+    """The best other detector by one measure, chosen with knowledge of the truth."""
     rivals = {name: found[measure] for name, found in row["detectors"].items() if name != OURS}
     return max(rivals.items(), key=lambda pair: pair[1]) if rivals else None
 
 
-def said_of(row: Row, measure: str) -> str:
-    """0.977 against 0.968 (cleanlab, as it comes): ahead."""
+def comparison(row: Row, measure: str) -> str:
+    """0.977 against 0.968 (cleanlab, default): ahead."""
     rival, mine = best_rival(row, measure), row["detectors"][OURS][measure]
     if rival is None:
         return number(mine, 3)
     name, value = rival
-    verdict = "even" if abs(mine - value) <= EVEN else "ahead" if mine > value else "behind"
+    verdict = "even" if abs(mine - value) <= TIE else "ahead" if mine > value else "behind"
     return f"{mine:.3f} against {value:.3f} ({DETECTORS[name].title}): **{verdict}**"
 
 
 def summary(rows: Sequence[Row]) -> str:
-    """Ours against the best of the others, which is another one from line to line."""
+    """Compare ours with the best other detector, which differs from row to row."""
     head = ["labels", "wrong", "F1", "AUROC"]
     lines = [
         [
             title_of(row),
             f"{100 * row['wrong_share']:.1f} %",
-            said_of(row, "f1"),
-            said_of(row, "auroc"),
+            comparison(row, "f1"),
+            comparison(row, "auroc"),
         ]
         for row in rows
         if OURS in row["detectors"]
@@ -144,7 +148,7 @@ def summary(rows: Sequence[Row]) -> str:
 
 
 def details(row: Row) -> str:
-    """All detectors on one set of labels; the best of a column is bold."""
+    """A table of all detectors on one set of labels; the best of each column is bold."""
     found = row["detectors"]
     best = {name: max(result[name] for result in found.values()) for name in MEASURES}
     lines = []
@@ -164,17 +168,18 @@ def details(row: Row) -> str:
 
 
 def times(rows: Sequence[Row]) -> str:
-    """Of ours on the largest set, also of the first call in a process, which compiles."""
+    """The time of our detector on the largest set, and that of its first call, which compiles."""
     most = max(row["examples"] for row in rows)
     largest = [row["detectors"][OURS] for row in rows if row["examples"] == most]
     return (
-        f"{most:,} examples take spr_jax {largest[0]['seconds']:.2f} s after their features are "
-        f"there; the first call with so many {largest[0]['seconds_first']:.1f} s, as it compiles."
+        f"{most:,} examples take spr_jax {largest[0]['seconds']:.2f} s, not counting feature "
+        f"extraction; the first call of this size, which compiles, "
+        f"{largest[0]['seconds_first']:.1f} s."
     )
 
 
 def draw(rows: Sequence[Row], path: Path) -> None:
-    """F1 and AUROC, a line for each set of labels, a mark for each detector."""
+    """Draw F1 and AUROC, a line for each set of labels, a mark for each detector."""
     figure, panels = new_figure(2, width=4.4, height=1.6 + 0.27 * len(rows))
     places = np.arange(len(rows))[::-1]
     for panel, measure in zip(panels, ("f1", "auroc"), strict=True):
@@ -202,13 +207,14 @@ def render(rows: Sequence[Row]) -> list[str]:
     return [
         "# Which detector finds the most label errors",
         origin("scikit-learn", "cleanlab"),
-        "Suspects are those of each detector's own rule, with no option set; precision, recall and "
-        "F1 are of these, AUROC of its ranking. Predictions are of a linear softmax model on the "
-        f"features, {FOLDS} folds, and their time counts for those that need them. SPR's path is "
-        "the paper's rule, which keeps half whatever the noise is. A file's own labels are those "
-        "that its network learned from; others are drawn anew, or people's (CIFAR-10N).",
-        "Ours against the best of the others, which is another one from line to line and is known "
-        f"only to one who knows the truth; even: within {EVEN}.",
+        "Every detector has its default settings and calls suspects by its own rule; precision, "
+        "recall and F1 describe the suspects, AUROC the ranking. Predictions come from a linear "
+        f"softmax model on the features, {FOLDS} folds, and their time counts for the detectors "
+        "that need them. SPR's path is the paper's rule, which keeps half whatever the noise is. "
+        "A file's own labels are those that its network learned from; others are redrawn, or come "
+        "from people (CIFAR-10N).",
+        "Ours against the best other detector, which differs from row to row and can be chosen "
+        f"only with knowledge of the truth; even: within {TIE}.",
         summary(rows),
         f"![{NAME}]({NAME}.png)",
         times(rows) if OURS in rows[0]["detectors"] else "",
@@ -239,10 +245,10 @@ def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = report_arguments(__doc__, NAME)
     add = parser.add_argument
     add("files", nargs="+", type=Path, help="features and labels, .npz")
-    add("--human", type=Path, help="cifar10n.npz, labels of people for CIFAR-10")
+    add("--human", type=Path, help="cifar10n.npz, human labels of CIFAR-10")
     add("--detectors", nargs="+", metavar="NAME", help=f"some of {', '.join(DETECTORS)} [all]")
-    add("--rows", type=positive, default=60_000, help="at most, of a file [%(default)s]")
-    add("--report", action="store_true", help="write it, do not only show it")
+    add("--rows", type=positive, default=60_000, help="most rows per file [%(default)s]")
+    add("--report", action="store_true", help="write the report, not only print it")
     options = parser.parse_args(given)
     try:
         options.detectors = choose(options.detectors, DETECTORS, "detector")

@@ -1,4 +1,4 @@
-"""How many of the kept labels are right, over split size and PCA dimension.
+"""Tables of label precision, by split size and PCA dimension.
 
     python -m experiments.detector_quality mnist_sym40.npz cifar10_sym40.npz --report
 
@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 from tqdm import tqdm
 
-from experiments.markdown import table
-from experiments.origin import origin, show_report
+from experiments.harness.provenance import origin, show_report
+from experiments.harness.study import table
 from spr_jax.devices import device_mesh, one_device_per_core
 from spr_jax.solver import Options, clean_set, plan_pieces
 
@@ -25,7 +25,7 @@ SUBSETS = (500, 1000, 2000, 5000, 10_000)
 
 
 def measure(features, given, true, per_class, pca_dim):
-    """Label precision of the kept half and seconds of a warm call."""
+    """Measure the label precision of the kept half and the seconds of a warm call."""
     mesh = device_mesh()
     plan = plan_pieces(given, per_class=per_class, multiple_of=mesh.size)
     arrays = jnp.asarray(features), jnp.asarray(given), jax.random.key(0)
@@ -48,7 +48,7 @@ def table_of_pieces(features, given, true, name) -> str:
 
 
 def table_of_sizes(features, given, true, name) -> str:
-    """Whole data of random subsets: how many components a number of examples bears."""
+    """A table of whole-data fits to random subsets: the components that n examples support."""
     dims = [dim for dim in PCA_DIMS if dim <= min(64, features.shape[1])]
     rows = []
     for size in tqdm([size for size in SUBSETS if size < len(given)], f"{name}, subsets"):
@@ -75,16 +75,17 @@ def main() -> None:
         arrays = features, given, true
         sections.append(
             f"## {path.stem}: {len(given):,} examples, {features.shape[1]} features, "
-            f"{np.mean(given == true):.1%} of the labels right\n\n"
+            f"{np.mean(given == true):.1%} of the labels correct\n\n"
             f"{table_of_pieces(*arrays, path.stem)}\n\n"
-            f"Whole data of fewer examples (mean of four random subsets):\n\n"
+            f"Whole data with fewer examples (mean of four random subsets):\n\n"
             f"{table_of_sizes(*arrays, path.stem)}\n"
         )
     report = "\n".join(
         [
-            "# How many of the kept labels are right\n",
+            "# How many of the kept labels are correct\n",
             f"{origin()}\n",
-            "Share of right labels in the kept half of each class, and seconds of a warm call.\n",
+            "Fraction of correct labels in the kept half of each class, and seconds of a warm "
+            "call.\n",
             *sections,
         ]
     )

@@ -1,20 +1,20 @@
-"""The plots of error_control: estimated over true rates, realised over asked levels."""
+"""The plots of error_control: estimated against true rates, realised against asked levels."""
 
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from experiments.error_control_report import RULES, claims_at, realised
+from experiments.error_control_summary import RULE_TITLES, claims_at, realised
+from experiments.harness.plot import new_figure, save_figure, style
 from experiments.label_sets import Row
-from experiments.plot import new_figure, save_figure, style
 
 KINDS = ("symmetric", "asymmetric", "human", "none", "unknown")  # of noise
 PANELS = {
     "Wrong labels among the kept": ("keep_cleanest", "knockoffs", "released"),
-    "Right labels among the flagged": ("flag_surest",),
+    "Correct labels among the flagged": ("flag_surest",),
 }
-FLOOR = 2e-4  # where a share of zero is drawn
+FLOOR = 2e-4  # where a fraction of zero is drawn
 ASIDE = 1.075  # factor between rules at the same level
 
 
@@ -29,7 +29,7 @@ def panels_of(rows: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def side_by_side(values: Iterable[float], step: float = 0.009) -> list[float]:
-    """Moved apart where they are nearly the same."""
+    """The values, moved apart where they nearly coincide."""
     values = list(values)
     near = [[j for j, other in enumerate(values) if abs(other - value) < step] for value in values]
     places = [group.index(i) - (len(group) - 1) / 2 for i, group in enumerate(near)]
@@ -37,7 +37,7 @@ def side_by_side(values: Iterable[float], step: float = 0.009) -> list[float]:
 
 
 def plot_rates(rows: Sequence[Row], path: Path) -> None:
-    """Every run a point with its interval."""
+    """Draw every run as a point with its interval."""
     groups = panels_of(rows)
     figure, panels = new_figure(len(groups), height=4.6)
     for panel, (title, group) in zip(panels, groups.items(), strict=True):
@@ -53,14 +53,14 @@ def plot_rates(rows: Sequence[Row], path: Path) -> None:
                     **{"linestyle": "none", "markersize": 5, "alpha": 0.75},
                     **{"capsize": 2, "elinewidth": 1, "label": kind},
                 )
-        panel.set(title=title, xlabel="true share of wrong labels", xlim=(-0.03, 0.92))
+        panel.set(title=title, xlabel="true fraction of wrong labels", xlim=(-0.03, 0.92))
         panel.set(ylim=(-0.03, 1.0), aspect="equal")
-    panels[0].set_ylabel("estimated share, with its interval")
+    panels[0].set_ylabel("estimated fraction, with its interval")
     save_figure(figure, path)
 
 
 def plot_levels(rows: Sequence[Row], path: Path) -> None:
-    """Every claiming run a faint point, means joined."""
+    """Draw every run that claims a level as a faint point, and join the means."""
     figure, panels = new_figure(len(PANELS), height=4.6)
     for panel, (title, rules) in zip(panels, PANELS.items(), strict=True):
         levels = list(claims_at(rows, rules[0]))
@@ -69,14 +69,14 @@ def plot_levels(rows: Sequence[Row], path: Path) -> None:
         panel.fill_between(limits, limits, 1.3, color="0.93", zorder=-1, label="level not kept")
         for number, rule in enumerate(rules):
             shift = ASIDE ** (number - (len(rules) - 1) / 2)
-            draw_rule(panel, claims_at(rows, rule), shift, RULES[rule], style(number))
-        panel.set(xscale="log", yscale="log", title=title, xlabel="asked share of mistakes")
+            draw_rule(panel, claims_at(rows, rule), shift, RULE_TITLES[rule], style(number))
+        panel.set(xscale="log", yscale="log", title=title, xlabel="asked fraction of mistakes")
         panel.set(xlim=limits, ylim=(FLOOR * 0.8, 1.3))
         panel.set_xticks(levels, [f"{level:g}" for level in levels])
         panel.minorticks_off()
         ticks = (FLOOR, 0.001, 0.01, 0.1, 1)
         panel.set_yticks(ticks, ["0", *(f"{tick:g}" for tick in ticks[1:])])
-    panels[0].set_ylabel("realised share (small: single runs; large: means)")
+    panels[0].set_ylabel("realised fraction (small: single runs; large: means)")
     save_figure(figure, path)
 
 

@@ -1,12 +1,12 @@
-"""What the features look like that were learned: classes in two dimensions (a figure of the paper).
+"""A figure of the paper: the learned features, projected to two dimensions.
 
     python -m experiments.figure_features --data_dir=DIR    # CIFAR-10, on an accelerator
     python -m experiments.figure_features --small           # digits
 
 Training images with 40 % symmetric noise, as the last checkpoint of each run sees them, without
 augmentation. PCA and then t-SNE place them in the plane; colours are true classes, crosses are
-labels that are wrong. A plane shows neighbours and not distances, so two numbers of the features
-themselves stand beside it: how many of the nearest neighbours are of the same true class, and the
+labels that are wrong. The plane shows neighbours and not distances, so the report adds two numbers
+of the features themselves: the fraction of nearest neighbours with the same true class, and the
 silhouette of the true classes.
 """
 
@@ -21,13 +21,12 @@ from sklearn.metrics import silhouette_score
 from sklearn.neighbors import NearestNeighbors
 from threadpoolctl import threadpool_limits
 
-from experiments import study
 from experiments.features import View, look
 from experiments.figure_precision import METHODS
-from experiments.markdown import table
-from experiments.plot import TEN_COLOURS, new_figure, show_figure
-from experiments.runs import Run, config_of
-from experiments.study import Cells, Found, spread
+from experiments.harness import study
+from experiments.harness.plot import TEN_COLOURS, new_figure, show_figure
+from experiments.harness.runs import Run, config_of
+from experiments.harness.study import Cells, Found, spread, table
 
 NAME = "figure_features"
 CONFIGS = {False: "configs/cifar10_sym.py", True: "configs/digits_sym.py"}  # by --small
@@ -36,9 +35,8 @@ NUM_EXAMPLES = 2000
 NUM_COMPONENTS = 50
 NUM_NEIGHBOURS = 10
 
-
-Views = dict[Hashable, list[View]]  # of the finished runs of each cell
-Places = dict[Hashable, np.ndarray]  # [n, 2] of the first of them
+Views = dict[Hashable, list[View]]  # one for each finished run of a cell
+Places = dict[Hashable, np.ndarray]  # [n, 2], for the first of them
 
 
 def cells(options: argparse.Namespace) -> Cells:
@@ -50,16 +48,16 @@ def cells(options: argparse.Namespace) -> Cells:
 
 
 def in_the_plane(features: np.ndarray) -> np.ndarray:
-    """[n, 2]: PCA takes out what is noise, t-SNE keeps neighbours together."""
+    """[n, 2]: PCA removes noise, t-SNE keeps neighbours together."""
     components = min(NUM_COMPONENTS, *features.shape)
     scores = PCA(components, svd_solver="full").fit_transform(features)
     perplexity = min(30, (len(features) - 1) / 3)
-    with threadpool_limits(1):  # the order of sums, and so the picture, is the same on all machines
+    with threadpool_limits(1):  # so that the order of sums, and the picture, is always the same
         return TSNE(init="pca", perplexity=perplexity, random_state=0).fit_transform(scores)
 
 
 def same_class_neighbours(view: View) -> float:
-    """Per cent of the nearest neighbours, an example not being its own."""
+    """Per cent of the nearest neighbours with the same class; an example is not its own."""
     count = min(NUM_NEIGHBOURS, len(view.true) - 1)
     neighbours = NearestNeighbors(n_neighbors=count).fit(view.features)
     nearest = neighbours.kneighbors(return_distance=False)
@@ -67,7 +65,7 @@ def same_class_neighbours(view: View) -> float:
 
 
 def silhouette(view: View) -> float:
-    """From -1 to 1, where classes are tight and far from each other."""
+    """Silhouette of the true classes, from -1 to 1 (tight and far from each other)."""
     return float(silhouette_score(view.features, view.true))
 
 
@@ -84,7 +82,7 @@ def views_of(found: dict[Hashable, Found]) -> Views:
 
 
 def draw(options: argparse.Namespace, views: Views, places: Places) -> str:
-    """The picture of the first seeds, as Markdown; none while there is nothing to draw."""
+    """The picture of the first seeds, as Markdown; empty while there is nothing to draw."""
     if not places:
         return ""
     figure, panels = new_figure(len(views), width=4.2, height=4.8)
@@ -93,22 +91,22 @@ def draw(options: argparse.Namespace, views: Views, places: Places) -> str:
         if several:
             draw_panel(panel, several[0], places[title])
             same = same_class_neighbours(several[0])
-            panel.set_title(f"{title}\n{same:.1f} % of the neighbours are of the same class")
+            panel.set_title(f"{title}\n{same:.1f} % of the neighbours have the same class")
     data = "digits, C2F2" if options.small else "CIFAR-10, ResNet-18"
     return show_figure(figure, options, f"{data}, training images, symmetric noise 0.4")
 
 
 def draw_panel(panel, view: View, places: np.ndarray) -> None:
-    """Dots and crosses in the colours of their true classes, which are named at their centres."""
+    """Draw dots and crosses in the colours of their true classes, named at their centres."""
     from matplotlib.patheffects import withStroke
 
     right = view.true == view.given
-    kinds = {"label right": (right, "o", 7), "label wrong": (~right, "x", 16)}
+    kinds = {"label correct": (right, "o", 7), "label wrong": (~right, "x", 16)}
     for kind, (chosen, marker, size) in kinds.items():
         shape = {"marker": marker, "s": size, "linewidths": 0.8}
         colours = [TEN_COLOURS[label % len(TEN_COLOURS)] for label in view.true[chosen]]
         panel.scatter(*places[chosen].T, c=colours, **shape)
-        panel.scatter([], [], c="0.3", label=kind, **shape)  # in the legend, of no class
+        panel.scatter([], [], c="0.3", label=kind, **shape)  # for the legend
     for label, name in enumerate(view.class_names):
         centre = np.median(places[view.true == label], axis=0)
         halo = [withStroke(linewidth=3, foreground="white")]
@@ -141,27 +139,23 @@ def csv_rows(views: Views, places: Places) -> list[list]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 if a run failed, 75 if it was stopped and can go on."""
-    parser = study.arguments(__doc__, NAME)
-    options = parser.parse_args(arguments)
-    options.name += "_small" * options.small
-    found = study.conduct(cells(options), options)
+    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    found = study.conduct(cells, options)
     try:
         views = views_of(found)
-    except ValueError as error:  # the data set is not there
-        parser.error(str(error))
-    places = {title: in_the_plane(seen[0].features) for title, seen in views.items() if seen}
+    except ValueError as error:  # the data set is missing
+        study.fail(str(error))
+    places = {
+        title: in_the_plane(several[0].features) for title, several in views.items() if several
+    }
     parts = [
-        "# Learned features in the plane",
-        study.head(found),
         draw(options, views, places),
         f"At most {NUM_EXAMPLES:,} training images, the same for all; {study.seeds_of(options)}. "
-        "The numbers are of the features, the picture is of the first seed.",
+        "The numbers describe the features of all seeds, the picture shows the first seed.",
         result_table(views),
-        study.commands(found, NAME),
     ]
-    study.write_report(options, parts, csv_rows(views, places))
-    return study.exit_status(study.results_of(found))
+    title = "Learned features in the plane"
+    return study.report(options, found, title, parts, csv_rows(views, places))
 
 
 if __name__ == "__main__":

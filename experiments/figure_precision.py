@@ -1,12 +1,13 @@
-"""Test accuracy and label precision by epoch (a figure of the paper).
+"""A figure of the paper: test accuracy and label precision by epoch.
 
     python -m experiments.figure_precision --data_dir=DIR     # CIFAR-10, on an accelerator
     python -m experiments.figure_precision --small --out=runs/learn_mnist    # MNIST, ten epochs
 
-The small one needs the runs of experiments.learn_mnist, and finds those that are there.
+The small one has the same runs as experiments.learn_mnist, and reads those that are finished.
 
-Label precision is the share of right labels among those called clean, label recall the share of the
-right labels that are called clean. If a share r of all labels is right and half are kept,
+Label precision is the fraction of correct labels among those called clean, label recall the
+fraction of the correct labels that are called clean. If a fraction r of all labels is correct and
+half are kept,
 
     precision <= min(1, 2 r),    recall <= min(1, 1 / (2 r)),
 
@@ -20,13 +21,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from experiments import paper, study
-from experiments.markdown import table
-from experiments.plot import new_grid, show_figure, star, style
-from experiments.runs import Run, config_of
-from experiments.study import Cells, Found, number, spread
-from spr_jax.files import load_arrays
-from spr_jax.metrics import read_rows
+from experiments import paper_results
+from experiments.harness import study
+from experiments.harness.plot import new_grid, show_figure, star, style
+from experiments.harness.runs import Run, config_of
+from experiments.harness.study import Cells, Found, number, spread, table
+from spr_jax.io.arrays import load_arrays
+from spr_jax.training.log import read_rows
 
 NAME = "figure_precision"
 NOISE = {  # title -> end of the config's name, rate
@@ -34,14 +35,14 @@ NOISE = {  # title -> end of the config's name, rate
     "symmetric 0.8": ("sym", 0.8),
     "asymmetric 0.4": ("asym", 0.4),
 }
-PLAIN, PAPER, EXACT = "plain cross-entropy", "SPR, preset paper", "SPR, preset exact"
+PLAIN, PAPER, OURS = "plain cross-entropy", "SPR, preset paper", "SPR, preset noise_model"
 METHODS = {  # title -> method, overrides
     PLAIN: ("ce", {}),
     PAPER: ("spr", {"preset": "paper"}),
-    EXACT: ("spr", {"preset": "exact"}),
+    OURS: ("spr", {"preset": "noise_model"}),
 }
 SMALL_EPOCHS = 10
-FIELDS = {  # of a row of metrics -> axis
+FIELDS = {  # field of a row of metrics -> axis
     "test_top1": "test accuracy (%)",
     "label_precision": "label precision (%)",
     "label_recall": "label recall (%)",
@@ -55,11 +56,11 @@ PUBLISHED_EPOCHS = {"cifar10": 180, "mnist": 50}
 
 
 class Bounds(NamedTuple):
-    """In per cent, of a selection among labels of which a known share is right."""
+    """Bounds on a selection among labels of which a known fraction is correct, in per cent."""
 
-    random: float  # precision of a random choice: the share itself
-    precision: float  # the most that a fixed half can have
-    recall: float
+    random: float  # precision of a random choice: the fraction itself
+    precision: float  # upper bound for a fixed half
+    recall: float  # upper bound for a fixed half
 
 
 def data_of(options: argparse.Namespace) -> str:
@@ -74,7 +75,7 @@ def cells(options: argparse.Namespace) -> Cells:
             if options.small:
                 fields["epochs"] = SMALL_EPOCHS
             elif method == "spr" and rate == 0.8:
-                fields["method.growth"] = 1.0  # as in the paper, at this rate
+                fields["method.penalty_growth"] = 1.0  # as in the paper, at this rate
             run = Run(f"configs/{data_of(options)}_{kind}.py", method, tuple(fields.items()))
             found[noise, title] = study.repeat(run, options)
     return found
@@ -82,16 +83,16 @@ def cells(options: argparse.Namespace) -> Cells:
 
 def published(options: argparse.Namespace, noise: str, field: str, method: str) -> float | None:
     data, name = data_of(options), METHODS[method][0]
-    if field == "test_top1" and method != EXACT:
-        rows, (kind, rate) = paper.TABLE1[data], NOISE[noise]
-        row = next(row for row in rows if paper.METHOD_OF.get(row) == name)
-        return rows[row][paper.NOISE.index(f"{kind}-{rate}")]
+    if field == "test_top1" and method != OURS:
+        rows, (kind, rate) = paper_results.TABLE1[data], NOISE[noise]
+        row = next(row for row in rows if paper_results.METHOD_OF.get(row) == name)
+        return rows[row][paper_results.NOISE.index(f"{kind}-{rate}")]
     values = PUBLISHED.get((data, field, method))
     return values[list(NOISE).index(noise)] if values else None
 
 
 def history(cell: Found, field: str) -> np.ndarray:
-    """[finished runs, epochs], in per cent; plain training has no selection to be described."""
+    """[finished runs, epochs], in per cent; plain training has no selection to describe."""
     done = [result.folder for result in cell.results if result.status == "finished"]
     runs = [read_rows(folder / "metrics.jsonl") for folder in done]
     values = [[row[field] for row in rows] for rows in runs if field in rows[-1]]
@@ -99,7 +100,7 @@ def history(cell: Found, field: str) -> np.ndarray:
 
 
 def bounds(cells: list[Found]) -> Bounds | None:
-    """Of runs that have the same labels; None while none of them is finished."""
+    """The bounds for runs that share their labels; None while none of them is finished."""
     for result in (result for cell in cells for result in cell.results):
         if result.status == "finished":
             right = 1 - float(load_arrays(result.folder / "noise.npz")["obtained"])
@@ -108,7 +109,7 @@ def bounds(cells: list[Found]) -> Bounds | None:
 
 
 def draw(options: argparse.Namespace, found: dict[Hashable, Found]) -> str:
-    """The picture, as Markdown; none while there is nothing to draw."""
+    """The picture, as Markdown; empty while there is nothing to draw."""
     if not any(cell.summaries for cell in found.values()):
         return ""
     figure, panels = new_grid(len(FIELDS), len(NOISE), height=3.0)
@@ -129,7 +130,7 @@ def draw(options: argparse.Namespace, found: dict[Hashable, Found]) -> str:
 
 
 def draw_panel(panel, options, noise: str, field: str, found: dict[str, Found]) -> None:
-    """A line for each method, and the paper's numbers at its end."""
+    """Draw a line for each method, with the paper's number at its end."""
     for line, (method, cell) in enumerate(found.items()):
         draw_history(panel, history(cell, field), label=method, **style(line))
         end = published(options, noise, field, method)
@@ -141,7 +142,7 @@ def draw_panel(panel, options, noise: str, field: str, found: dict[str, Found]) 
 
 
 def draw_history(panel, values: np.ndarray, color: str, **look) -> None:
-    """Mean of the runs and a band of their deviation; of none the line in the legend."""
+    """Draw the mean of the runs and a band of one deviation; without runs only the legend."""
     epochs = np.arange(1, 1 + values.shape[1]) if len(values) else np.array([])
     mean = values.mean(axis=0) if len(values) else epochs
     every = max(1, len(epochs) // 10)
@@ -152,18 +153,18 @@ def draw_history(panel, values: np.ndarray, color: str, **look) -> None:
 
 
 def draw_bounds(panel, field: str, limits: Bounds | None) -> None:
-    """Those that say something."""
+    """Draw the bounds that are below 100 %."""
     if limits is None or field == "test_top1":
         return
     if field == "label_precision":
-        panel.axhline(limits.random, color="0.4", linestyle=":", label="share of right labels")
+        panel.axhline(limits.random, color="0.4", linestyle=":", label="fraction of correct labels")
     most = limits.precision if field == "label_precision" else limits.recall
     if most < 100:
         panel.axhline(most, color="0.4", linestyle="--", label="bound of a fixed half")
 
 
 def result_table(options: argparse.Namespace, found: dict[Hashable, Found]) -> str:
-    """Of the last epoch; the paper's numbers beside."""
+    """The numbers of the last epoch, and the paper's."""
     rows = []
     for (noise, method), cell in found.items():
         names = ("test accuracy, last epoch", "test accuracy, best on test")
@@ -182,15 +183,15 @@ def result_table(options: argparse.Namespace, found: dict[Hashable, Found]) -> s
     return table(head, rows)
 
 
-def seen(found: dict[Hashable, Found]) -> str:
-    """What the curves show, in a sentence for each noise and selection."""
+def describe_curves(found: dict[Hashable, Found]) -> str:
+    """Describe the curves, in a sentence for each noise and selection."""
     lines = []
     for noise in NOISE:
         limits = bounds([found[noise, method] for method in METHODS])
         if limits is None:
             continue
         lines.append(
-            f"- {noise}: {limits.random:.2f} % of the labels are right; a fixed half has a "
+            f"- {noise}: {limits.random:.2f} % of the labels are correct; a fixed half has a "
             f"precision of at most {limits.precision:.2f} % and a recall of at most "
             f"{limits.recall:.2f} %."
         )
@@ -220,22 +221,17 @@ def csv_rows(found: dict[Hashable, Found]) -> list[list]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 if a run failed, 75 if it was stopped and can go on."""
-    options = study.arguments(__doc__, NAME).parse_args(arguments)
-    options.name += "_small" * options.small
-    found = study.conduct(cells(options), options)
+    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    found = study.conduct(cells, options)
     parts = [
-        "# Accuracy and label precision by epoch",
-        study.head(found),
         draw(options, found),
-        seen(found),
+        describe_curves(found),
         f"In per cent; {study.seeds_of(options)}; selections of the last epoch. The paper does not "
-        "say whether its accuracies are of the last epoch or of the best.",
+        "say whether its accuracies belong to the last epoch or to the best.",
         result_table(options, found),
-        study.commands(found, NAME),
     ]
-    study.write_report(options, parts, csv_rows(found))
-    return study.exit_status(study.results_of(found))
+    title = "Accuracy and label precision by epoch"
+    return study.report(options, found, title, parts, csv_rows(found))
 
 
 if __name__ == "__main__":

@@ -1,32 +1,33 @@
-"""Accuracy against the share of labels that is kept (a figure of the paper).
+"""A figure of the paper: accuracy against the fraction of labels that is kept.
 
     python -m experiments.figure_select_ratio --data_dir=DIR       # CIFAR-10, on an accelerator
     python -m experiments.figure_select_ratio --small --seeds=3    # digits
 
-CIFAR-10 with 80 % symmetric noise, supervised steps only, as the paper has it: too few are kept to
-learn from, or too many are wrong. Beside the shares that are fixed, the one that the noise model
-chooses (select=auto); it is marked, as is the share of labels that are right.
+CIFAR-10 with 80 % symmetric noise, supervised steps only, as in the paper: too few labels are kept
+to learn from, or too many of them are wrong. Next to the fixed fractions stands the one that the
+noise model chooses (auto); it is marked, as is the fraction of labels that are correct.
 """
 
 import argparse
 import sys
 from collections.abc import Hashable, Mapping
 
-from experiments import study
-from experiments.markdown import table
-from experiments.plot import draw_means, new_figure, show_figure, star, style
-from experiments.runs import Run
-from experiments.study import Cells, Found, mean_and_std, spread
+from experiments.harness import study
+from experiments.harness.plot import draw_means, new_figure, show_figure, star, style
+from experiments.harness.runs import Run
+from experiments.harness.study import Cells, Found, mean_and_std, spread, table
 
 NAME = "figure_select_ratio"
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
-RIGHT = 0.2  # share of labels that are right
+RIGHT = 0.2  # fraction of labels that are correct
 NOISE = ("noise.rate", 0.8)
-# The paper lets the sparse penalty not grow at this rate.
-FULL = Run("configs/cifar10_sym.py", "spr", (NOISE, ("method.cutmix", 0.0), ("method.growth", 1.0)))
+# At this rate the paper's sparse penalty does not grow.
+FULL = Run(
+    "configs/cifar10_sym.py", "spr", (NOISE, ("method.cutmix", 0.0), ("method.penalty_growth", 1.0))
+)
 SMALL = Run("configs/digits_sym.py", "spr", (NOISE, ("preset", "paper")))
-# What differs is the rule alone. It reads more components, as in the preset exact.
-AUTO = (("method.select", "auto"), ("method.pca_dim", 64))
+# Only the rule differs, and with it the number of components.
+AUTO = (("method.select.name", "noise_model"),)
 
 ACCURACIES = ("test accuracy, last epoch", "test accuracy, best on test")
 MEASURES = (*ACCURACIES, "label precision, last epoch")
@@ -34,7 +35,7 @@ MEASURES = (*ACCURACIES, "label precision, last epoch")
 
 def cells(options: argparse.Namespace) -> Cells:
     base = SMALL if options.small else FULL
-    fields = {share: (("method.keep", share),) for share in SHARES} | {"auto": AUTO}
+    fields = {share: (("method.select.keep", share),) for share in SHARES} | {"auto": AUTO}
     return {
         name: study.repeat(base._replace(overrides=base.overrides + changed), options)
         for name, changed in fields.items()
@@ -42,9 +43,9 @@ def cells(options: argparse.Namespace) -> Cells:
 
 
 def curve_of(found: Mapping[float, Found], measure: str) -> dict[float, list[float]]:
-    """Place -> values of the finished runs; without the places that have none."""
-    curve = {place: cell.values(measure) for place, cell in found.items()}
-    return {place: values for place, values in curve.items() if values}
+    """x -> values of the finished runs; an x without values is left out."""
+    curve = {x: cell.values(measure) for x, cell in found.items()}
+    return {x: values for x, values in curve.items() if values}
 
 
 def draw_curves(panel, found: Mapping[float, Found]) -> None:
@@ -53,16 +54,17 @@ def draw_curves(panel, found: Mapping[float, Found]) -> None:
     panel.set_ylabel("test accuracy (%)")
 
 
-def curve_table(head: str, found: Mapping[Hashable, Found]) -> str:
-    rows = [
-        [place, *(study.shown(cell, name) for name in MEASURES)] for place, cell in found.items()
-    ]
-    return table([head, *MEASURES], rows)
+def curve_parts(
+    head: str, found: Mapping[Hashable, Found], options: argparse.Namespace
+) -> list[str]:
+    """The numbers of a curve: what they are, and their table."""
+    rows = [[x, *(study.shown(cell, name) for name in MEASURES)] for x, cell in found.items()]
+    return [f"In per cent; {study.seeds_of(options)}.", table([head, *MEASURES], rows)]
 
 
 def curve_rows(head: str, found: Mapping[Hashable, Found], name: str) -> list[list]:
-    """For the CSV."""
-    cells = {(place,): cell for place, cell in found.items()}
+    """The lines of the CSV."""
+    cells = {(x,): cell for x, cell in found.items()}
     return study.csv_rows([head], MEASURES, cells, {}, name)
 
 
@@ -72,64 +74,55 @@ def peaks(found: Mapping[float, Found]) -> list[str]:
 
 
 def peak(points: Mapping[float, list[float]]) -> str:
-    """Where a curve is highest, and where it is not told apart from that."""
-    means = {place: mean_and_std(values)[0] for place, values in points.items()}
+    """The highest point of a curve, and the points within a standard deviation of it."""
+    means = {x: mean_and_std(values)[0] for x, values in points.items()}
     best = max(means, key=means.get)
     _, std = mean_and_std(points[best])
-    near = [place for place in means if place != best and means[best] - means[place] <= (std or 0)]
-    also = f"; not told apart from it: {', '.join(map(str, near))}" if near else ""
+    near = [x for x in means if x != best and means[best] - means[x] <= (std or 0)]
+    also = f"; not distinguishable from it: {', '.join(map(str, near))}" if near else ""
     return f"highest at {best} ({spread(points[best])} %{also})"
 
 
 def kept_share(found: Found) -> float | None:
-    """That is kept in the last epoch."""
+    """Fraction of the labels that is kept in the last epoch; None while no run is finished."""
     return mean_and_std([summary["last"]["clean_share"] for summary in found.summaries])[0]
 
 
 def draw(options: argparse.Namespace, found: dict[Hashable, Found]) -> str:
-    """The picture, as Markdown; none while there is nothing to draw."""
+    """The picture, as Markdown; empty while there is nothing to draw."""
     if not any(cell.summaries for cell in found.values()):
         return ""
     figure, (panel,) = new_figure(1, width=5.5)
     draw_curves(panel, {share: found[share] for share in SHARES})
-    panel.axvline(RIGHT, color="0.4", linestyle=":", label="share of right labels")
+    panel.axvline(RIGHT, color="0.4", linestyle=":", label="fraction of correct labels")
     share = kept_share(found["auto"])
     if share is not None:
-        panel.axvline(share, color="0.4", linestyle="--", label="share that auto keeps")
+        panel.axvline(share, color="0.4", linestyle="--", label="fraction that auto keeps")
         for line, name in enumerate(ACCURACIES):
             mean, _ = mean_and_std(found["auto"].values(name))
             label = "auto, in the colour of its epoch"
             panel.plot(share, mean, linestyle="none", label=label, **star(line))
-    panel.set(xlabel="share of labels that is kept", xlim=(0.05, 0.95), xticks=SHARES)
+    panel.set(xlabel="fraction of labels that is kept", xlim=(0.05, 0.95), xticks=SHARES)
     data = "digits, C2F2" if options.small else "CIFAR-10, ResNet-18"
     return show_figure(figure, options, f"{data}, symmetric noise 0.8; {study.seeds_of(options)}")
 
 
-def seen(found: dict[Hashable, Found]) -> str:
+def summary(found: dict[Hashable, Found]) -> str:
+    """The peaks of both curves, and the result of the automatic choice."""
     lines = peaks({share: found[share] for share in SHARES})
     share = kept_share(found["auto"])
     if share is not None:
-        told = ", ".join(f"{name} {study.shown(found['auto'], name)} %" for name in ACCURACIES)
-        lines.append(f"- auto keeps {share:.3f}, where {RIGHT} are right: {told}.")
+        reached = ", ".join(f"{name} {study.shown(found['auto'], name)} %" for name in ACCURACIES)
+        lines.append(f"- auto keeps {share:.3f}, where {RIGHT} are correct: {reached}.")
     return "\n".join(lines)
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 if a run failed, 75 if it was stopped and can go on."""
-    options = study.arguments(__doc__, NAME).parse_args(arguments)
-    options.name += "_small" * options.small
-    found = study.conduct(cells(options), options)
-    parts = [
-        "# Accuracy against the share of labels that is kept",
-        study.head(found),
-        draw(options, found),
-        seen(found),
-        f"In per cent; {study.seeds_of(options)}.",
-        curve_table("kept", found),
-        study.commands(found, NAME),
-    ]
-    study.write_report(options, parts, curve_rows("kept", found, NAME))
-    return study.exit_status(study.results_of(found))
+    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    found = study.conduct(cells, options)
+    parts = [draw(options, found), summary(found), *curve_parts("kept", found, options)]
+    title = "Accuracy against the fraction of labels that is kept"
+    return study.report(options, found, title, parts, curve_rows("kept", found, NAME))
 
 
 if __name__ == "__main__":

@@ -1,20 +1,20 @@
-"""Accuracy against the exponent q of the sparse penalty (a figure of the paper).
+"""A figure of the paper: accuracy against the exponent q of the sparse penalty.
 
     python -m experiments.figure_sparse_norm --data_dir=DIR       # CIFAR-10, on an accelerator
     python -m experiments.figure_sparse_norm --small --seeds=3    # digits
 
-The penalty is lambda sum_k p_k^q of the predicted probabilities p. At q = 1 it is constant, so that
-the right end of the curve is SPR without it. The paper has a single peak, at q = 0.2.
+The penalty is lambda sum_k p_k^q of the predicted probabilities p. At q = 1 it is constant, so the
+right end of the curve is SPR without a penalty. The paper has a single peak, at q = 0.2.
 """
 
 import argparse
 import sys
 
-from experiments import study
-from experiments.figure_select_ratio import curve_rows, curve_table, draw_curves, peaks
-from experiments.plot import new_figure, show_figure
-from experiments.runs import Run
-from experiments.study import Cells, Found
+from experiments.figure_select_ratio import curve_parts, curve_rows, draw_curves, peaks
+from experiments.harness import study
+from experiments.harness.plot import new_figure, show_figure
+from experiments.harness.runs import Run
+from experiments.harness.study import Cells, Found
 
 NAME = "figure_sparse_norm"
 EXPONENTS = (0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.7, 1.0)
@@ -27,13 +27,15 @@ SMALL = Run("configs/digits_sym.py", "spr", (NOISE, ("preset", "paper")))
 def cells(options: argparse.Namespace) -> Cells:
     base = SMALL if options.small else FULL
     return {
-        q: study.repeat(base._replace(overrides=(*base.overrides, ("method.q", q))), options)
+        q: study.repeat(
+            base._replace(overrides=(*base.overrides, ("method.penalty_q", q))), options
+        )
         for q in EXPONENTS
     }
 
 
 def draw(options: argparse.Namespace, found: dict[float, Found]) -> str:
-    """The picture, as Markdown; none while there is nothing to draw."""
+    """The picture, as Markdown; empty while there is nothing to draw."""
     if not any(cell.summaries for cell in found.values()):
         return ""
     figure, (panel,) = new_figure(1, width=5.5)
@@ -47,21 +49,11 @@ def draw(options: argparse.Namespace, found: dict[float, Found]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 if a run failed, 75 if it was stopped and can go on."""
-    options = study.arguments(__doc__, NAME).parse_args(arguments)
-    options.name += "_small" * options.small
-    found = study.conduct(cells(options), options)
-    parts = [
-        "# Accuracy against the exponent of the sparse penalty",
-        study.head(found),
-        draw(options, found),
-        "\n".join(peaks(found)),
-        f"In per cent; {study.seeds_of(options)}.",
-        curve_table("q", found),
-        study.commands(found, NAME),
-    ]
-    study.write_report(options, parts, curve_rows("q", found, NAME))
-    return study.exit_status(study.results_of(found))
+    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    found = study.conduct(cells, options)
+    parts = [draw(options, found), "\n".join(peaks(found)), *curve_parts("q", found, options)]
+    title = "Accuracy against the exponent of the sparse penalty"
+    return study.report(options, found, title, parts, curve_rows("q", found, NAME))
 
 
 if __name__ == "__main__":

@@ -1,8 +1,8 @@
-"""Sets of labels on the features of a file, with their noise known: what detectors are tried on.
+"""Sets of labels with known noise on the features of a file, to measure detectors with.
 
 A file holds `features` [N, d], `given` and `true` labels [N], and for human labels `index` [N] into
-the data set. Its own labels are those that its network learned from; others are drawn anew from
-the true ones, or are those of people (CIFAR-10N).
+the data set. Its own labels are those that its network learned from; others are redrawn from the
+true ones, or come from people (CIFAR-10N).
 """
 
 import argparse
@@ -17,10 +17,11 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from spr_jax.files import load_arrays, replace_file
-from spr_jax.metrics import read_rows
+from spr_jax.io.arrays import load_arrays
+from spr_jax.io.atomic import replace_file
 from spr_jax.noise import PAIRS, asymmetric, symmetric
-from spr_jax.origin import commit
+from spr_jax.training.log import read_rows
+from spr_jax.training.provenance import commit
 
 Row = dict[str, Any]
 
@@ -32,9 +33,9 @@ class Case(NamedTuple):
     """A set of labels on the features of a file."""
 
     file: Path
-    data: str  # set, whose pairs of classes asymmetric noise takes
+    data: str  # name of the data set, whose pairs of classes asymmetric noise confuses
     labels: str  # "own", "none", "symmetric 0.4", "worse_label"
-    kind: str  # of their noise
+    kind: str  # of noise
     seed: int = 0
 
     def identity(self, most_rows: int) -> Row:
@@ -42,18 +43,19 @@ class Case(NamedTuple):
 
 
 def dataset_of(stem: str) -> str:
-    """Of a file named DATASET_..., if it is known."""
+    """The data set of a file named DATASET_...; empty if it is unknown."""
     return next((name for name in PAIRS if stem.startswith(name)), "")
 
 
 def kind_of(stem: str) -> str:
-    """Noise of a file's own labels, from a name such as mnist_asym40_e1."""
+    """The noise of a file's own labels, from a name such as mnist_asym40_e1."""
     named = re.search(r"_(none|sym|asym)\d*(_|$)", stem)
     kinds = {"none": "none", "sym": "symmetric", "asym": "asymmetric"}
     return kinds[named[1]] if named else "unknown"
 
 
 def is_redrawn(stem: str) -> bool:
+    """True for DATASET_sym40, on whose features labels are redrawn."""
     return re.fullmatch(rf"({'|'.join(PAIRS)})_sym40", stem) is not None
 
 
@@ -66,7 +68,7 @@ def cases_of(
     redraw: bool,
     human: bool,
 ) -> list[Case]:
-    """Of one file. Labels that are not drawn here are there only once."""
+    """The cases of one file; only redrawn labels have several seeds."""
     cases = [Case(file, data, "own", kind_of(file.stem))]
     if redraw:
         cases.append(Case(file, data, "none", "none"))
@@ -83,10 +85,10 @@ def cases_of(
 
 @lru_cache(maxsize=1)
 def read_examples(path: Path, most_rows: int) -> dict[str, np.ndarray]:
-    """The arrays of a file, of at most so many examples, a random choice that is always the same.
+    """The arrays of a file, cut to a fixed random choice of at most `most_rows` examples.
 
     Raises:
-      ValueError: in one sentence, what the file lacks.
+      ValueError: the file lacks an array.
     """
     arrays = load_arrays(path)
     kinds = {"features": np.float32, "given": np.int32, "true": np.int32}
@@ -94,7 +96,7 @@ def read_examples(path: Path, most_rows: int) -> dict[str, np.ndarray]:
     if missing:
         raise ValueError(
             f"{path} has no {', '.join(sorted(missing))}; expected an .npz file of features [N, d] "
-            "with the labels [N] as given and as they should be (true)."
+            "with given and true labels [N]."
         )
     chosen = np.sort(np.random.default_rng(0).permutation(len(arrays["given"]))[:most_rows])
     return {
@@ -103,7 +105,7 @@ def read_examples(path: Path, most_rows: int) -> dict[str, np.ndarray]:
 
 
 def check_files(parser: argparse.ArgumentParser, files: Sequence[Path]) -> None:
-    """Before an hour is spent on those that come first."""
+    """Report a bad file at once, rather than after an hour spent on those before it."""
     try:
         for path in files:
             read_examples(path, 1)
@@ -112,7 +114,7 @@ def check_files(parser: argparse.ArgumentParser, files: Sequence[Path]) -> None:
 
 
 def labels_of(case: Case, arrays: Mapping[str, np.ndarray], human: Path | None) -> np.ndarray:
-    """[N], with the noise of the case; `human` is the file of the labels of people."""
+    """Labels [N] with the noise of the case; `human` is the file of human labels."""
     true = arrays["true"].astype(np.int32)
     if case.labels == "own":
         return arrays["given"].astype(np.int32)
@@ -120,7 +122,7 @@ def labels_of(case: Case, arrays: Mapping[str, np.ndarray], human: Path | None) 
         return true
     if case.kind == "human":
         if "index" not in arrays:
-            raise ValueError(f"{case.file} has no `index`, by which human labels would be found.")
+            raise ValueError(f"{case.file} has no `index`, which human labels are looked up by.")
         return load_arrays(human)[case.labels][arrays["index"]].astype(np.int32)
     rate = float(case.labels.split()[1])
     if case.kind == "symmetric":
@@ -135,13 +137,14 @@ def measure_all(
     most_rows: int,
     human: Path | None,
 ) -> list[Row]:
-    """What `measure(features, given, true, seed)` says of each case; lines of `store` are read.
+    """The row of each case: stored in `store`, or `measure(features, given, true, seed)`.
 
-    So what was broken off goes on, and a report is made again without measuring.
+    Every new row is stored at once, so an interrupted command resumes, and a report is made again
+    without measuring.
     """
     store.parent.mkdir(parents=True, exist_ok=True)
     rows, here = read_rows(store), commit()
-    with replace_file(store) as file:  # without a line that was cut off
+    with replace_file(store) as file:  # drops an incomplete last line
         file.writelines(json.dumps(row) + "\n" for row in rows)
     known = {json.dumps(row["run"]): row for row in rows}
     names = [case.identity(most_rows) for case in cases]

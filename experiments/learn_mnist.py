@@ -1,20 +1,20 @@
-"""MNIST with wrong labels, ten epochs: plain training, SPR's presets, and a fixed half beside them.
+"""A table of MNIST with wrong labels, ten epochs: plain training, SPR's presets, and a fixed half.
 
     python -m experiments.learn_mnist --data_dir=DIR [--seeds=3]
     python -m experiments.learn_mnist --small --data_dir=DIR    # one epoch
-    python -m experiments.learn_mnist --read                    # what is finished
+    python -m experiments.learn_mnist --read                    # report what is finished
 
-A run that was broken off goes on; one that is finished is read.
+Interrupted runs resume; finished ones are read.
 """
 
 import sys
 from argparse import Namespace
 from typing import Any
 
-from experiments import study
-from experiments.markdown import table
-from experiments.runs import Run
-from experiments.study import Found, number, spread
+from experiments.harness import study
+from experiments.harness.runs import Run
+from experiments.harness.selections import HALF_BY_PATH
+from experiments.harness.study import Found, number, spread, table
 
 NAME = "learn_mnist"
 NOISE = {  # title -> config, rate
@@ -23,8 +23,8 @@ NOISE = {  # title -> config, rate
     "asymmetric 0.4": ("mnist_asym", 0.4),
 }
 METHODS = {  # title -> method, overrides
-    "SPR, preset exact": ("spr", {"preset": "exact"}),
-    "the same, half kept": ("spr", {"preset": "exact", "method.select": "class"}),
+    "SPR, preset noise_model": ("spr", {"preset": "noise_model"}),
+    "the same, half kept": ("spr", {"preset": "noise_model"} | HALF_BY_PATH),
     "plain cross-entropy": ("ce", {}),
     "SPR, preset paper": ("spr", {"preset": "paper"}),
 }
@@ -32,15 +32,15 @@ COLUMNS = {  # title -> digits, unit
     "last epoch": (2, ""),
     "best on test": (2, ""),
     "kept": (4, ""),
-    "of them right": (4, ""),
-    "of the right kept": (4, ""),
+    "of them correct": (4, ""),
+    "of the correct kept": (4, ""),
     "training s": (0, ""),
     "selection": (1, " %"),
 }
 
 
 def cells(options: Namespace) -> study.Cells:
-    """(noise, method) -> runs; what decides most comes first."""
+    """(noise, method) -> runs; the most informative ones come first."""
     found = {}
     for title, (method, fields) in METHODS.items():
         for noise, (config, rate) in NOISE.items():
@@ -55,7 +55,7 @@ def epochs(options: Namespace) -> int:
 
 
 def numbers(summary: dict[str, Any]) -> dict[str, float]:
-    """Column -> number; a method that selects nothing has only some."""
+    """Column -> number; a method without a selection has only some of them."""
     last, seconds = summary["last"], summary["seconds_train"]
     found = {
         "last epoch": 100 * last["test_top1"],
@@ -66,15 +66,15 @@ def numbers(summary: dict[str, Any]) -> dict[str, float]:
         selection = summary["seconds_select"]
         found |= {
             "kept": last["clean_share"],
-            "of them right": last["label_precision"],
-            "of the right kept": last["label_recall"],
+            "of them correct": last["label_precision"],
+            "of the correct kept": last["label_recall"],
             "selection": 100 * selection / (seconds + selection),
         }
     return found
 
 
 def show(cell: Found, column: str) -> str:
-    """A dash where runs are missing, nothing where there is nothing to tell."""
+    """A dash where runs are missing, an empty cell where a method has no such number."""
     found = [numbers(summary) for summary in cell.summaries]
     if not found:
         return "-"
@@ -102,25 +102,23 @@ def csv_rows(found: dict[tuple[str, str], Found]) -> list[list]:
             if result.status == "finished":
                 known = numbers(result.summary)
                 values = (number(known[name], 4) if name in known else "" for name in COLUMNS)
-                told = result.commit, study.command_of(run, NAME)
-                rows.append([*names, run.seed, *values, *told])
+                rows.append([*names, run.seed, *values, result.commit])
+                rows[-1].append(study.command_of(run, NAME))
     return rows
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = study.arguments(__doc__, NAME).parse_args(arguments)
-    options.name += "_small" * options.small
-    found = study.conduct(cells(options), options)
+    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    found = study.conduct(cells, options)
     remarks = (
         f"C2F2, epochs: {epochs(options)}, {study.seeds_of(options)}; test accuracy in per cent. "
-        "`exact` keeps labels whose chance to be wrong is below 0.1, and in any case 0.9 of what "
-        "is likely right; `paper` half of each class. "
-        "Runs may have shared the machine with others, and the first selection compiles: "
-        "benchmark_epoch has the times of a free one."
+        "`noise_model` keeps labels whose error probability is below 0.1, and at least 0.9 of the "
+        "labels that are probably correct; `paper` keeps half of each class. Runs may have shared "
+        "the machine with others, and the first selection compiles: benchmark_epoch has times from "
+        "an idle machine."
     )
-    parts = ["# Learning from MNIST with wrong labels", study.head(found), remarks, render(found)]
-    study.write_report(options, [*parts, study.commands(found, NAME)], csv_rows(found))
-    return study.exit_status(study.results_of(found))
+    title = "Learning from MNIST with wrong labels"
+    return study.report(options, found, title, [remarks, render(found)], csv_rows(found))
 
 
 if __name__ == "__main__":

@@ -1,13 +1,13 @@
-"""Rankings of labels by how suspect they are: SPR's path, and what it is compared with.
+"""Rankings of labels by how suspect they are: SPR's path, and its alternatives.
 
-A ranking is a score for each example, never negative, larger for labels that are more suspect. On
+A ranking is a nonnegative score for each example, larger for more suspect labels. On
 orthonormal features Q [n, p] with H = Q Q' and one-hot labels Y [n, c], e = Y - H Y:
 
     residual      ||e_i||
     studentised   ||t_i||,  t_ik = e_ik / (s_k(-i) sqrt(1 - h_i)),  h_i = ||q_i||^2
 
 where s_k(-i) is the deviation of column k without example i: the residual of a fit that has not
-seen the example, in units of what it would be by chance.
+seen the example, in units of its standard deviation.
 """
 
 from collections.abc import Callable
@@ -21,14 +21,14 @@ from spr_jax.devices import device_mesh
 from spr_jax.solver import CleanSet, Options, clean_set, plan_pieces
 from spr_jax.solver.noise_model import label_noise
 from spr_jax.solver.pieces import cut_pieces
-from spr_jax.solver.select import keep_lowest
+from spr_jax.solver.top_share import keep_lowest
 
 Ranking = Callable[[np.ndarray, np.ndarray], np.ndarray]  # (basis [n, p], labels [n]) -> [n]
 TINY = 1e-12
 
 
 def orthonormal(features: np.ndarray, dim: int, *, intercept: bool) -> np.ndarray:
-    """Basis of the leading principal components, [n, p], and of the constant if asked for."""
+    """Orthonormal basis [n, p] of the leading principal components, and of the intercept."""
     centred = features - features.mean(axis=0, dtype=np.float64)
     left, values, _ = np.linalg.svd(centred, full_matrices=False)
     varies = values[:dim] > values[0] * len(features) * np.finfo(np.float64).eps
@@ -64,7 +64,7 @@ def by_linear_loss(basis: np.ndarray, labels: np.ndarray) -> np.ndarray:
 
 
 def by_noise_model(features: np.ndarray, labels: np.ndarray, dim: int) -> np.ndarray:
-    """Chance that a label is wrong. It makes its own basis, with the constant."""
+    """The probability that a label is wrong. The model makes its own basis, with an intercept."""
     options = {"num_classes": int(labels.max()) + 1, "pca_dim": dim, "intervals": False}
     return np.asarray(label_noise(jnp.asarray(features), jnp.asarray(labels), **options).wrong)
 
@@ -80,14 +80,14 @@ def solve(
     """SPR with half of each piece kept."""
     mesh = device_mesh()
     plan = plan_pieces(labels, per_class=per_class, multiple_of=mesh.size * _spare(per_class))
-    # As in find_label_errors: balanced pieces do without the constant.
+    # As in find_label_errors: balanced pieces need no intercept.
     options = Options(pca_dim=dim, intercept=per_class is None)
     data = jnp.asarray(features), jnp.asarray(labels), jax.random.key(seed)
     return jax.device_get(clean_set(*data, plan=plan, options=options, mesh=mesh))
 
 
 def _spare(per_class):
-    """A few empty pieces among many, so that label sets of nearly equal sizes share a program."""
+    """A factor that pads pieces with empty ones, so that similar label sets share a program."""
     return 8 if per_class and per_class <= 50 else 1
 
 
@@ -107,7 +107,7 @@ def in_pieces(
     dim: int,
     seed: int = 0,
 ) -> np.ndarray:
-    """Rank within the pieces of `solve`; of several examinations the least suspicious counts."""
+    """Rank within the pieces of `solve`; an example in several pieces gets its lowest score."""
     lowest = np.full(len(labels), np.inf)
     for index in tables_of_pieces(labels, per_class, seed):
         basis = orthonormal(features[index], dim, intercept=False)
@@ -116,7 +116,7 @@ def in_pieces(
 
 
 def keep_share(score: np.ndarray, labels: np.ndarray, share: np.ndarray) -> np.ndarray:
-    """The least suspect share of each class, share [c], as a mask [n]."""
+    """Mask [n] of the least suspect `share` [c] of each class."""
     everyone = jnp.ones(len(labels), bool)
     return np.asarray(_keep_lowest(jnp.asarray(score), labels, everyone, jnp.asarray(share)))
 
@@ -125,5 +125,5 @@ _keep_lowest = jax.jit(keep_lowest)
 
 
 def share_of_right(right: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """Of each given class, [c]; what only one who knows the truth can keep."""
+    """Fraction of correct labels in each given class, [c]; this needs the true labels."""
     return np.bincount(labels, right) / np.maximum(np.bincount(labels), 1)

@@ -1,9 +1,9 @@
-"""Pictures of the page on which label errors are reviewed: CIFAR-10 with the labels of people.
+"""Pictures of the page on which label errors are reviewed: CIFAR-10 with human labels.
 
     python -m experiments.screenshot --data_dir=DIR
 
-Runs `spr_jax.detect` on CIFAR-10N (one network and few epochs, some four minutes on two cores), and
-opens its page in Chromium as a person would: on a screen, in the dark, and on a phone.
+Runs `spr_jax.detect` on CIFAR-10N (one network and few epochs, about four minutes on two cores) and
+opens its page in Chromium: on a screen, in dark mode, and on a phone.
 """
 
 import base64
@@ -11,16 +11,16 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from experiments.browser import CHROMIUM, DRIVER, MISSING, open_browser
-from experiments.origin import REPORTS
-from experiments.study import new_parser
+from experiments.harness.browser import CHROMIUM, DRIVER, MISSING, open_browser
+from experiments.harness.provenance import REPORTS
+from experiments.harness.study import new_parser
 from spr_jax import detect
 from spr_jax.devices import one_device_per_core
-from spr_jax.files import replace_file
+from spr_jax.io.atomic import replace_file
 
 
 class Look(NamedTuple):
-    """How a page is seen."""
+    """The window in which a page is shown."""
 
     width: int
     height: int
@@ -36,7 +36,7 @@ LOOKS = {
 
 
 def picture(browser, page: Path, look: Look) -> bytes:
-    """The upper part of a page, as a PNG."""
+    """A picture of the top of a page, as a PNG."""
     size = {"width": look.width, "height": look.height, "deviceScaleFactor": 1}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size | {"mobile": look.is_phone})
     scheme = {"name": "prefers-color-scheme", "value": look.scheme}
@@ -50,9 +50,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = new_parser(__doc__)
     add = parser.add_argument
     add("--data_dir", default="", help="where data sets are kept")
-    add("--dataset", default="cifar10n", help="whose labels are looked at [%(default)s]")
+    add("--dataset", default="cifar10n", help="data set to review [%(default)s]")
     add("--out", type=Path, default=Path("runs/screenshot"), help="of spr_jax.detect [%(default)s]")
-    add("--reports", type=Path, default=REPORTS, help="folder that pictures are written to")
+    add("--reports", type=Path, default=REPORTS, help="folder to write the pictures to")
     options = parser.parse_args(arguments)
     if not (CHROMIUM and DRIVER):
         parser.error(f"A screenshot {MISSING}.")
@@ -65,5 +65,5 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    one_device_per_core(batch_size=64)  # that of training, see `image_features.py`
+    one_device_per_core(batch_size=64)  # as in training, see `spr_jax/detection/features.py`
     main()

@@ -1,11 +1,11 @@
-"""A grid over any fields of a config: run, resumed, tabulated and drawn.
+"""A table and plots of a grid over any fields of a config.
 
     python -m experiments.sweep --config=configs/mnist_sym.py --out=runs/sweep --jobs=2 \\
         --grid noise.rate=0.2,0.4,0.6,0.8 --grid method=spr,ce --grid seed=0,1,2
 
-`--zip a=1,2 b=3,4` changes fields together, `--set epochs=2` for all runs; `--dry_run` lists them.
-Writes sweep.csv, sweep.md and a plot for each field to the folder of the runs. The same command
-goes on where it was broken off.
+`--zip a=1,2 b=3,4` changes fields together, `--set epochs=2` sets a field of all runs, `--dry_run`
+lists the runs. Writes sweep.csv, sweep.md and a plot for each field to the folder of the runs. The
+same command resumes an interrupted sweep.
 """
 
 import argparse
@@ -18,10 +18,9 @@ from typing import Any, NamedTuple, NoReturn
 
 import jax
 
-from experiments import study
-from experiments.markdown import table
-from experiments.plot import draw_means, new_figure, save_figure, style
-from experiments.runs import (
+from experiments.harness import study
+from experiments.harness.plot import draw_means, new_figure, save_figure, style
+from experiments.harness.runs import (
     Result,
     Run,
     complaints,
@@ -33,16 +32,16 @@ from experiments.runs import (
     load_config,
     read,
 )
-from experiments.study import mean_and_std, measures, number, spread
-from spr_jax import settings
-from spr_jax.files import check_folder, replace_file
+from experiments.harness.study import mean_and_std, measures, number, spread, table
+from spr_jax.io.atomic import check_folder, replace_file
 from spr_jax.registry import suggestion
+from spr_jax.training.config import check
 
 EXPECTED = "test accuracy, last epoch"
 
 
 class Axis(NamedTuple):
-    """Fields that change together; most often one."""
+    """Fields that change together; most often a single one."""
 
     fields: tuple[str, ...]
     values: list[tuple[str, ...]]  # as they were written
@@ -69,8 +68,8 @@ def parse_axis(texts: Sequence[str]) -> Axis:
         columns[field] = text.split(",")
     lengths = {field: len(values) for field, values in columns.items()}
     if len(set(lengths.values())) > 1:
-        told = ", ".join(f"{field} has {length}" for field, length in lengths.items())
-        raise ValueError(f"Zipped fields need equally many values, and {told}.")
+        each = ", ".join(f"{field} has {length}" for field, length in lengths.items())
+        raise ValueError(f"Zipped fields need equally many values, and {each}.")
     return Axis(tuple(columns), list(zip(*columns.values(), strict=True)))
 
 
@@ -82,7 +81,7 @@ def parse_setting(text: str) -> tuple[str, str]:
 
 
 def make_runs(config: str, axes: Sequence[Axis], fixed: Sequence[tuple[str, str]]) -> dict:
-    """Every run of the grid, checked -> its place in it: the values of the swept fields."""
+    """Every run of the grid, checked -> its values of the swept fields."""
     file, _, method = config.partition(":")
     fixed = [("method", method)] * bool(method) + [*fixed]
     swept = [field for axis in axes for field in axis.fields]
@@ -93,7 +92,7 @@ def make_runs(config: str, axes: Sequence[Axis], fixed: Sequence[tuple[str, str]
     runs, homes = {}, set()
     for values in itertools.product(*(axis.values for axis in axes)):
         run = make_run(file, dict(fixed) | dict(zip(swept, itertools.chain(*values), strict=True)))
-        settings.check(config_of(run))
+        check(config_of(run))
         home = folder(run, Path())
         if home in homes:
             raise ValueError(f"The grid holds {home} twice; every value must change the result.")
@@ -104,7 +103,7 @@ def make_runs(config: str, axes: Sequence[Axis], fixed: Sequence[tuple[str, str]
 
 
 def make_run(file: str, texts: dict[str, str]) -> Run:
-    """Values as the config has them, so that 0.40 and 0.4 are one run."""
+    """A run with values of the config's types, so that 0.40 and 0.4 are one run."""
     method = texts.get("method") or load_config(file).method.name
     known, values = fields_of(load_config(file, method)), {"seed": 0}
     for field, text in texts.items():
@@ -127,7 +126,7 @@ def parse_value(field: str, text: str, kind: type) -> Any:
 
 
 def make_rows(runs: dict[Run, dict], axes: Sequence[Axis], results: dict[Run, Result]) -> list[Row]:
-    """Runs with the same values of all fields that are not swept together with the seed."""
+    """One row for all runs that agree in every field that is not swept together with the seed."""
     fields = [field for axis in axes if "seed" not in axis.fields for field in axis.fields]
     groups: dict[tuple, list[Run]] = {}
     for run, point in runs.items():
@@ -147,7 +146,7 @@ def make_rows(runs: dict[Run, dict], axes: Sequence[Axis], results: dict[Run, Re
 
 
 def names_of(rows: Iterable[Row]) -> list[str]:
-    """All measures that any row has; one, to show that it is missing, if there are none."""
+    """All measures that any row has; if there are none, one to show that it is missing."""
     return list(dict.fromkeys(name for row in rows for name in row.found)) or [EXPECTED]
 
 
@@ -165,8 +164,8 @@ def write_csv(path: Path, rows: list[Row], out: Path) -> None:
     study.write_csv(path, lines)
 
 
-def render(rows: list[Row], results: dict[Run, Result], out: Path, told: str) -> str:
-    """The table, where it comes from, and the commands for what is missing in it."""
+def render(rows: list[Row], results: dict[Run, Result], out: Path, command: str) -> str:
+    """The table, where it comes from, and the commands of the runs that are missing."""
     names = names_of(rows)
     lines = []
     for row in rows:
@@ -175,14 +174,9 @@ def render(rows: list[Row], results: dict[Run, Result], out: Path, told: str) ->
         for name in names:
             cells.append(spread(row.found.get(name, [])))
         lines.append([*row.point.values(), *cells])
-    done = [result for result in results.values() if result.status == "finished"]
-    head = [f"- Command: `{told}`", f"- Runs: {len(done)} of {len(results)} finished"]
-    for name in ("commit", "machine", "versions"):
-        seen = sorted({result.origin[name] for result in done})
-        head += [f"- {name.capitalize()}: {one}" for one in seen]
     parts = [
         "# Sweep",
-        "\n".join(head),
+        study.head(list(results.values()), command),
         "In per cent; mean and standard deviation over the seeds.",
         table([*rows[0].point, "seeds", *names], lines),
         *(f"![{path.stem}]({path.name})" for path in plots_of(rows, out)),
@@ -190,19 +184,19 @@ def render(rows: list[Row], results: dict[Run, Result], out: Path, told: str) ->
     ]
     left = [(run, results[run].status) for row in rows for run in row.open]
     if left:
-        parts.append("Not finished, with the commands that do it:")
+        parts.append("Not finished, with the commands to finish them:")
         parts += [f"- {status}\n\n      {in_shell(run, out)}" for run, status in left]
     return "\n\n".join(parts) + "\n"
 
 
 def plots_of(rows: list[Row], out: Path) -> list[Path]:
-    """A file for each swept field, if there is anything to draw."""
+    """A picture file for each swept field, if there is anything to draw."""
     fields = rows[0].point if any(row.found for row in rows) else ()
     return [out / f"{field}.png" for field in fields]
 
 
 def draw(path: Path, rows: list[Row], field: str, together: Sequence[str], title: str) -> None:
-    """Every measure over one field; a line for each choice of the others."""
+    """Draw every measure over one field; a line for each choice of the others."""
     names, lines = names_of(rows), {}
     for row in rows:
         rest = {name: value for name, value in row.point.items() if name not in together}
@@ -212,14 +206,14 @@ def draw(path: Path, rows: list[Row], field: str, together: Sequence[str], title
     first = {}
     for panel, name in zip(panels, names, strict=True):
         what, epoch = name.split(", ")
-        panel.sharey(first.setdefault(what, panel))  # last and best epoch are compared
+        panel.sharey(first.setdefault(what, panel))  # to compare last and best epoch
         panel.set(title=epoch, xlabel=field, ylabel=f"{what} (%)")
         draw_panel(panel, lines, field, name)
     save_figure(figure, path, title)
 
 
 def draw_panel(panel, lines: dict[str, list[Row]], field: str, name: str) -> None:
-    """One measure: lines over numbers, points side by side over anything else."""
+    """Draw one measure: lines over numbers, points side by side over anything else."""
     values = list(dict.fromkeys(row.point[field] for rows in lines.values() for row in rows))
     is_number = all(type(value) in (int, float) for value in values)
     ticks = values if is_number else range(len(values))
@@ -238,9 +232,9 @@ def draw_panel(panel, lines: dict[str, list[Row]], field: str, name: str) -> Non
 
 
 def write(
-    runs: dict[Run, dict], axes: Sequence[Axis], results: dict[Run, Result], out: Path, told: str
+    runs: dict[Run, dict], axes: Sequence[Axis], results: dict[Run, Result], out: Path, command: str
 ) -> str:
-    """All files of a sweep; the Markdown."""
+    """Write all files of a sweep; return the Markdown."""
     rows = make_rows(runs, axes, results)
     out.mkdir(parents=True, exist_ok=True)
     write_csv(out / "sweep.csv", rows, out)
@@ -249,26 +243,26 @@ def write(
     for path in plots_of(rows, out):
         together = next(axis.fields for axis in axes if path.stem in axis.fields)
         draw(path, rows, path.stem, together, title if seeds > 1 else Path(file).stem)
-    text = render(rows, results, out, told)
+    text = render(rows, results, out, command)
     with replace_file(out / "sweep.md") as file:
         file.write(text)
     return text
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """The exit status: 0, 1 if a run failed, 75 if it was stopped and can go on."""
+    """Return the exit status: 0; 1 if a run failed; 75 if runs are missing and it can resume."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0], allow_abbrev=False)
     parser.error = _fail
     several = {"nargs": "+", "default": [], "metavar": "FIELD=VALUE"}
     parser.add_argument("--config", required=True, help="a file, or FILE:METHOD")
     parser.add_argument("--out", required=True, type=Path, help="folder of the runs and tables")
-    parser.add_argument("--grid", action="extend", **several, help="FIELD=VALUE,VALUE: all of them")
+    parser.add_argument("--grid", action="extend", **several, help="FIELD=VALUE,VALUE: each value")
     parser.add_argument("--zip", action="append", **several, help="fields that change together")
-    parser.add_argument("--set", action="extend", **several, help="for all runs")
+    parser.add_argument("--set", action="extend", **several, help="fields of all runs")
     parser.add_argument("--jobs", type=int, default=1, help="runs at a time [%(default)s]")
     parser.add_argument("--dry_run", action="store_true", help="list the runs, and exit")
     options = parser.parse_args(arguments)
-    told = shlex.join(["python", "-m", "experiments.sweep", *(arguments or sys.argv[1:])])
+    command = shlex.join(["python", "-m", "experiments.sweep", *(arguments or sys.argv[1:])])
     try:
         out = check_folder(options.out)
         axes = [parse_axis([text]) for text in options.grid] + [*map(parse_axis, options.zip)]
@@ -278,7 +272,7 @@ def main(arguments: list[str] | None = None) -> int:
                 print(f"{read(run, out).status}: {in_shell(run, out)}")
             return 0
         results = launch(runs, out, options.jobs)
-        print(write(runs, axes, results, out, told))
+        print(write(runs, axes, results, out, command))
     except ValueError as error:
         _fail(str(error))
     except OSError as error:

@@ -1,21 +1,22 @@
-"""Table 2: ANIMAL-10N and WebVision, whose labels are wrong by nature, SPR beside its competitors.
+"""Table 2: ANIMAL-10N and WebVision, with their own label noise, SPR and its competitors.
 
     python -m experiments.table2_real_world --data_dir=DIR [--seeds 3]
     python -m experiments.table2_real_world --dataset animal10n
     python -m experiments.table2_real_world --small    # the same methods on scikit-learn's digits
-    python -m experiments.table2_real_world --read     # what is finished
+    python -m experiments.table2_real_world --read     # report what is finished
 
-For accelerators; `python -m spr_jax.prepare` says how the images are had. The small table takes
-about five minutes on two cores. A table that was broken off goes on.
+For accelerators; `python -m spr_jax.prepare` says how to get the images. The small table takes
+about five minutes on two cores. An interrupted table resumes.
 """
 
 import sys
 from argparse import Namespace
 from collections.abc import Mapping
 
-from experiments import paper, study
-from experiments.markdown import table
-from experiments.runs import Run
+from experiments import paper_results
+from experiments.harness import study
+from experiments.harness.runs import Run
+from experiments.harness.study import table
 
 NAME = "table2_real_world"
 DATASETS = {
@@ -27,11 +28,11 @@ SMALL_RATES = {"animal10n": 0.08, "webvision": 0.2}  # symmetric noise in their 
 
 
 def cells(options: Namespace) -> study.Cells:
-    """(data set, row) -> runs, for what the paper compares on it and we have."""
+    """(data set, row) -> runs, for each method that the paper compares and we implement."""
     found = {}
     for dataset in study.choose(options.dataset, DATASETS, "data set"):
-        names = [name for name in paper.TABLE2[dataset] if name in paper.METHOD_OF]
-        rows = paper.variants(paper.METHOD_OF[name] for name in reversed(names))
+        names = [name for name in paper_results.TABLE2[dataset] if name in paper_results.METHOD_OF]
+        rows = paper_results.variants(paper_results.METHOD_OF[name] for name in reversed(names))
         for row, (method, fields) in rows.items():
             run = Run(f"configs/{dataset}.py", method, tuple(fields.items()))
             if options.small:
@@ -42,18 +43,18 @@ def cells(options: Namespace) -> study.Cells:
 
 
 def paper_numbers(found: Mapping[tuple, study.Found]) -> dict[tuple, float]:
-    """The paper's number of each cell, and of the competitors that have no implementation."""
+    """The paper's number of each cell, and of the competitors that are not implemented."""
     numbers = {}
     for dataset in dict.fromkeys(dataset for dataset, _ in found):
-        printed = paper.TABLE2[dataset]
+        printed = paper_results.TABLE2[dataset]
         rows = [row for other, row in found if other == dataset]
-        for row, name in paper.counterparts(rows, printed).items():
+        for row, name in paper_results.counterparts(rows, printed).items():
             numbers[dataset, row] = printed[name]
     return numbers
 
 
 def measures(dataset: str, small: bool) -> list[str]:
-    """Each accuracy of the last epoch and of the best; of many classes also the top-5."""
+    """Accuracies of the last and the best epoch on each test set; with many classes also top-5."""
     found = []
     for test in ("test",) if small else TESTS[dataset]:
         found += [f"{test} accuracy, last epoch", f"{test} accuracy, best on {test}"]
@@ -62,9 +63,9 @@ def measures(dataset: str, small: bool) -> list[str]:
 
 
 def render(dataset, names: list[str], found, numbers: Mapping[tuple, float]) -> str:
-    """Methods in rows; if there are any, the paper's numbers beside ours."""
+    """Methods in rows; the paper's numbers, if there are any, next to ours."""
     rows = [row for other, row in dict.fromkeys([*found, *numbers]) if other == dataset]
-    called = paper.counterparts(rows, paper.TABLE2[dataset])
+    called = paper_results.counterparts(rows, paper_results.TABLE2[dataset])
     lines = []
     for row in rows:
         cell = found.get((dataset, row), study.Found([], []))
@@ -75,17 +76,18 @@ def render(dataset, names: list[str], found, numbers: Mapping[tuple, float]) -> 
 
 
 def remarks(options: Namespace) -> str:
-    """What a reader has to know of the numbers."""
-    told = f"Accuracy in per cent; {study.seeds_of(options)}."
+    """The facts that a reader needs to judge the numbers."""
+    unit = f"Accuracy in per cent; {study.seeds_of(options)}."
     if options.small:
         return (
-            f"{told} These are scikit-learn's digits with symmetric noise, 8 % in the place of "
-            "ANIMAL-10N and 20 % in that of WebVision: they show that the methods of each "
+            f"{unit} These are scikit-learn's digits with symmetric noise, 8 % in place of "
+            "ANIMAL-10N and 20 % in place of WebVision: they show that the methods of each "
             "comparison run and learn, and cannot be compared with the paper."
         )
     return (
-        f"{told} The paper's numbers are top-1; it does not say of which epoch. Iterative-CV and "
-        "DivideMix are not implemented. ImageNet is the second test set of WebVision."
+        f"{unit} The paper's numbers are top-1; it does not say which epoch they belong to. "
+        "Iterative-CV and DivideMix are not implemented. ImageNet is the second test set of "
+        "WebVision."
     )
 
 
@@ -93,26 +95,18 @@ def main(arguments: list[str] | None = None) -> int:
     parser = study.arguments(__doc__, NAME)
     choices = "animal10n, webvision [both]"
     parser.add_argument("--dataset", nargs="+", action="extend", help=choices)
-    options = parser.parse_args(arguments)
-    try:
-        wanted = cells(options)
-    except ValueError as error:
-        parser.error(str(error))
-    options.name += "_small" * options.small
-    found = study.conduct(wanted, options)
+    options = study.parse(parser, arguments)
+    found = study.conduct(cells, options)
     numbers = {} if options.small else paper_numbers(found)
     sections, every = [], []
     for dataset in dict.fromkeys(dataset for dataset, _ in found):
         names = measures(dataset, options.small)
         every += names
-        title = (
-            f"Digits in the place of {DATASETS[dataset]}" if options.small else DATASETS[dataset]
-        )
+        title = f"Digits in place of {DATASETS[dataset]}" if options.small else DATASETS[dataset]
         sections.append(f"## {title}\n\n{render(dataset, names, found, numbers)}")
-    parts = ["# Table 2: labels wrong by nature", study.head(found), remarks(options), *sections]
     rows = study.csv_rows(["data set", "method"], list(dict.fromkeys(every)), found, numbers, NAME)
-    study.write_report(options, [*parts, study.commands(found, NAME)], rows)
-    return study.exit_status(study.results_of(found))
+    title = "Table 2: real-world label noise"
+    return study.report(options, found, title, [remarks(options), *sections], rows)
 
 
 if __name__ == "__main__":

@@ -2,18 +2,19 @@
 
     python -m experiments.table3_ablation --data_dir=DIR [--seeds 3]
     python -m experiments.table3_ablation --small --data_dir=DIR    # a small network, few epochs
-    python -m experiments.table3_ablation --read                    # what is finished
+    python -m experiments.table3_ablation --read                    # report what is finished
 
 Every row is SPR with something left out, so all of them share data, steps and schedule. For
-accelerators; --small takes about 40 minutes on two cores. A table that was broken off goes on.
+accelerators; --small takes about 40 minutes on two cores. An interrupted table resumes.
 """
 
 import sys
 from argparse import Namespace
 
-from experiments import paper, study
-from experiments.markdown import table
-from experiments.runs import Run
+from experiments import paper_results
+from experiments.harness import study
+from experiments.harness.runs import Run
+from experiments.harness.study import table
 
 NAME = "table3_ablation"
 MEASURES = (
@@ -22,8 +23,8 @@ MEASURES = (
     "label precision, last epoch",
 )
 LEFT_OUT = {  # part -> what leaves it out
-    "SPR": {"method.select": "none"},  # every label is called clean
-    "lq": {"method.sparse": 0.0},
+    "SPR": {"method.select.name": "all"},  # every label is called clean
+    "lq": {"method.penalty_weight": 0.0},
     "CutMix": {"method.cutmix": 0.0},
 }
 FULL = "configs/cifar10_sym.py", {"epochs": 180, "noise.rate": 0.4}
@@ -36,7 +37,7 @@ SMALL = (
         "noise.rate": 0.4,
         "dataset.name": "cifar10",
         "method.cutmix": 0.5,
-        "method.growth": 1.02,
+        "method.penalty_growth": 1.02,
     },
 )
 
@@ -45,10 +46,10 @@ def cells(options: Namespace) -> study.Cells:
     """(preset, row) -> runs."""
     file, fields = SMALL if options.small else FULL
     found = {}
-    for preset in ("paper", "exact"):
-        for row in paper.TABLE3:
+    for preset in ("paper", "noise_model"):
+        for row in paper_results.TABLE3:
             if options.small and preset == "paper" and "SPR" not in row:
-                continue  # without a selection the presets are one
+                continue  # without a selection the presets do not differ
             changed = fields | {"preset": preset} | left_out(row)
             run = Run(file, "spr", tuple(changed.items()))
             found[preset, row] = study.repeat(run, options)
@@ -67,7 +68,7 @@ def left_out(row: str) -> dict:
 
 
 def render(found, numbers) -> str:
-    """A row for each choice of parts; if there are any, the paper's numbers beside ours."""
+    """A row for each choice of parts; the paper's numbers, if there are any, next to ours."""
     lines = []
     for (preset, row), cell in found.items():
         theirs = [numbers[preset, row]] if numbers else []
@@ -76,31 +77,28 @@ def render(found, numbers) -> str:
 
 
 def remarks(options: Namespace) -> str:
-    """What a reader has to know of the numbers."""
-    told = (
+    """The facts that a reader needs to judge the numbers."""
+    rows = (
         f"In per cent; {study.seeds_of(options)}. CE is cross-entropy on all labels; without SPR "
         "CutMix takes every label as given (the released code predicts a random half of them: "
-        "`method.select=random`), and the label precision is the share of right labels."
+        "`method.select.name=random`), and the label precision is the fraction of correct labels."
     )
     if options.small:
         return (
-            f"{told} This is C2F2 instead of ResNet-18, for {SMALL[1]['epochs']} epochs instead of "
+            f"{rows} This is C2F2 instead of ResNet-18, for {SMALL[1]['epochs']} epochs instead of "
             "180, on all of CIFAR-10: it orders the parts, and its numbers cannot be compared "
             "with the paper's."
         )
-    return f"{told} The paper does not say of which epoch its numbers are."
+    return f"{rows} The paper does not say which epoch its numbers belong to."
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = study.arguments(__doc__, NAME).parse_args(arguments)
-    options.name += "_small" * options.small
-    found = study.conduct(cells(options), options)
-    numbers = {} if options.small else {key: paper.TABLE3[key[1]] for key in found}
-    title = "# Table 3: ablation, CIFAR-10 with symmetric noise 0.4"
-    parts = [title, study.head(found), remarks(options), render(found, numbers)]
+    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    found = study.conduct(cells, options)
+    numbers = {} if options.small else {key: paper_results.TABLE3[key[1]] for key in found}
+    title = "Table 3: ablation, CIFAR-10 with symmetric noise 0.4"
     rows = study.csv_rows(["preset", "parts"], MEASURES, found, numbers, NAME)
-    study.write_report(options, [*parts, study.commands(found, NAME)], rows)
-    return study.exit_status(study.results_of(found))
+    return study.report(options, found, title, [remarks(options), render(found, numbers)], rows)
 
 
 if __name__ == "__main__":

@@ -2,11 +2,11 @@
 
     python -m experiments.table4_time            # about five minutes on two cores
     python -m experiments.table4_time --small    # scikit-learn on fewer sizes
-    python -m experiments.table4_time --read     # the last measurement again
+    python -m experiments.table4_time --read     # report the last measurement again
 
-50,000 x 512 features of 10 classes, 40 % of the labels wrong; all times are of this one run. The
+50,000 x 512 features of 10 classes, 40 % of the labels wrong; all times come from this one run. The
 paper splits the data because a penalty path over all of it took hours. So it does with
-scikit-learn, whose design is dense, n x n; this is timed on the first n examples and extrapolated.
+scikit-learn, whose design is dense, n x n; it is timed on the first n examples and extrapolated.
 """
 
 import json
@@ -20,7 +20,7 @@ import jax
 import numpy as np
 from tqdm import tqdm
 
-from experiments import paper, study
+from experiments import paper_results
 from experiments.benchmark_solver import (
     NUM_CLASSES,
     PAPER,
@@ -33,23 +33,24 @@ from experiments.benchmark_solver import (
     spread,
     start_worker,
 )
-from experiments.markdown import table
-from experiments.origin import origin
-from experiments.runs import load_config
-from spr_jax import settings
+from experiments.harness import study
+from experiments.harness.provenance import origin
+from experiments.harness.runs import load_config
+from experiments.harness.study import table
 from spr_jax.devices import one_device_per_core
-from spr_jax.files import check_folder
+from spr_jax.io.atomic import check_folder, write_json
 from spr_jax.methods import METHODS
-from spr_jax.metrics import write_json
+from spr_jax.methods.method import Epoch
 from spr_jax.registry import build
 from spr_jax.solver import plan_pieces
 from spr_jax.solver.pieces import Pieces, cut_pieces
+from spr_jax.training.config import resolve
 
 NAME = "table4_time"
 NUM_EXAMPLES, DIMENSION = 50_000, 512
 SIZES = (500, 1000, 2000, 3000, 4000)  # of whole data, for scikit-learn
 SMALL_SIZES = (250, 500, 1000)
-TURNS, CALLS = 3, 7  # in a turn scikit-learn is called once, ours so often
+TURNS, CALLS = 3, 7  # in a turn scikit-learn is called once, ours seven times
 SPLIT, WHOLE = "split, scikit-learn", "whole, scikit-learn"
 TITLES = {
     SPLIT: "split, scikit-learn, a process for each core",
@@ -57,20 +58,20 @@ TITLES = {
     WHOLE: "whole data, scikit-learn, extrapolated",
     "whole, 10": "whole data, ours, the same problem: 10 components",
     "whole, 64": "whole data, ours, 64 components",
-    "exact": "whole data, ours, all that a run does with preset `exact` (noise model, no path)",
+    "noise_model": "whole data, ours, the selection of preset `noise_model` (no path)",
 }
-PRINTED = {SPLIT: paper.TABLE4["split"], WHOLE: paper.TABLE4["whole"]}
+PRINTED = {SPLIT: paper_results.TABLE4["split"], WHOLE: paper_results.TABLE4["whole"]}
 
 
 def measure(sizes: Sequence[int], num_examples: int, dimension: int) -> dict:
-    """Seconds of every call, by what was called; and of both solvers on whole data by size."""
+    """Time every call, and both solvers on whole data of growing size; in seconds."""
     features, labels = make_features(num_examples, dimension)
     growth = time_growth(features, labels, sizes)
     calls = {
         name: compile_clean_set(features, labels, per_class, options)[0]
         for name, (per_class, options) in PROGRAMS.items()
     }
-    calls["exact"] = selection("exact", features, labels)
+    calls["noise_model"] = selection("noise_model", features, labels)
     seconds = {name: [] for name in [SPLIT, *calls]}
     with sklearn_workers(features, split_pieces(labels)) as solve:
         for call in calls.values():
@@ -83,25 +84,31 @@ def measure(sizes: Sequence[int], num_examples: int, dimension: int) -> dict:
 
 
 def split_pieces(labels) -> Pieces:
-    """The paper's: ten examples of each class."""
+    """The paper's pieces: ten examples of each class."""
     plan = plan_pieces(labels, per_class=10)
     cut = jax.jit(partial(cut_pieces, plan=plan))
     return cut(labels, np.arange(NUM_CLASSES)[None], jax.random.key(0))
 
 
 def selection(preset: str, features, labels) -> Callable:
-    """What a run on CIFAR-10 does after an epoch, features in place."""
+    """The selection of a run on CIFAR-10 after an epoch, as a call on features in memory."""
     config = load_config("configs/cifar10_sym.py", "spr")
     config.preset = preset
-    settings.resolve(config)
+    resolve(config)
     method = build(METHODS, config.method)
     memory = method.init(labels, int(labels.max()) + 1)
-    record = {"features": jax.device_put(features), "visited": np.ones(len(labels), bool)}
-    return lambda: jax.block_until_ready(method.revise(memory, record, jax.random.key(0)))
+    epoch = Epoch(
+        number=0,
+        labels=labels,
+        record={"features": jax.device_put(features)},
+        visited=np.ones(len(labels), bool),
+        position=np.arange(len(labels)),
+    )
+    return lambda: jax.block_until_ready(method.revise(memory, epoch, jax.random.key(0)))
 
 
 def time_growth(features, labels, sizes: Sequence[int]) -> list[dict]:
-    """Whole data of growing size: scikit-learn's path, on all cores, and ours."""
+    """Time whole data of growing size: scikit-learn's path, on all cores, and ours."""
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         np.save(Path(folder, "features.npy"), features[: max(sizes)])
@@ -118,7 +125,7 @@ def time_growth(features, labels, sizes: Sequence[int]) -> list[dict]:
 
 
 def extrapolate(growth: Sequence[Mapping], num_examples: int) -> tuple[float, float]:
-    """Seconds at so many examples by c n^2, fitted to the logarithms; the exponent if it is free.
+    """Seconds at n examples by c n^2, fitted to the logarithms; and the exponent of a free fit.
 
     A round of coordinate descent over n columns of length n is quadratic.
     """
@@ -135,7 +142,7 @@ def duration(seconds: float | None) -> str:
 
 
 def lines_of(measured: Mapping) -> list[list]:
-    """What, median seconds, their spread, the paper's seconds."""
+    """The rows of the table: title, median seconds, their spread, the paper's seconds."""
     whole, _ = extrapolate(measured["growth"], measured["examples"])
     lines = []
     for name, title in TITLES.items():
@@ -168,8 +175,8 @@ def render(measured: Mapping) -> list[str]:
     return [
         "# Table 4: time of one epoch's selection",
         measured["origin"],
-        f"{num_examples:,} examples; medians of warm calls made in turn, spread is half the "
-        "distance between the quartiles. The paper's 54 s are a whole epoch of CIFAR-10 on "
+        f"{num_examples:,} examples; medians of warm calls that take turns, spread is half the "
+        "distance between the quartiles. The paper's 54 s are for a whole epoch of CIFAR-10 on "
         "hardware that it does not name, so only the ratio of its two numbers can be compared.",
         table(["", "time", "spread, s", "paper"], lines),
         f"Whole data takes 1/{whole / ours:,.0f} of scikit-learn's time for the same problem.",
@@ -182,8 +189,7 @@ def render(measured: Mapping) -> list[str]:
 
 def main(arguments: list[str] | None = None) -> int:
     parser = study.report_arguments(__doc__, NAME)
-    options = parser.parse_args(arguments)
-    options.name += "_small" * options.small
+    options = study.parse(parser, arguments)
     try:
         path = check_folder(options.out) / f"{options.name}.json"
     except ValueError as error:

@@ -1,16 +1,18 @@
-"""When Theorem 1 speaks: its conditions on real features, and a simulation of its model.
+"""A report on Theorem 1: its conditions on real features, and a simulation of its model.
 
     python -m experiments.theory_conditions --features mnist_sym20_e1.npz mnist_sym20_e2.npz \\
         --report
 
-Each file of --features holds `features` [N, d], `given` and `true` labels [N]. For the features of
-a network after each epoch, save what its training pass recorded, a file an epoch:
+Each file of --features holds `features` [N, d], `given` and `true` labels [N]. The files behind
+`reports/theory_conditions.md` hold the features that the training passes of a network recorded, one
+file per epoch:
 
     np.savez("mnist_sym20_e1.npz", features=features, given=noisy_labels, true=true_labels)
 
-Where no given label is wrong, 40 % symmetric noise is drawn on the features. The simulation
-(`theory_simulation.py`) needs no file. What the conditions are, and how they are computed, is in
-`spr_jax/theory.py`. Rows go to OUT/rows.jsonl, from which --read makes the report again.
+`experiments.feature_files` makes files of this form from a run's last checkpoint. If no given label
+is wrong, 40 % symmetric noise is drawn on the features. The simulation (`theory_simulation.py`)
+needs no file. `theory.py` defines the conditions and computes them. Rows go to OUT/rows.jsonl, from
+which --read makes the report again.
 """
 
 import argparse
@@ -22,36 +24,36 @@ from typing import Any
 import numpy as np
 from tqdm import tqdm
 
-from experiments import theory_report
+from experiments import theory_conditions_report
 from experiments.ablation_selection import name_of
+from experiments.harness.provenance import origin
+from experiments.harness.study import report_arguments, write_report
 from experiments.label_sets import check_files, read_examples
-from experiments.origin import origin
 from experiments.rankings import orthonormal, solve, tables_of_pieces
-from experiments.study import report_arguments, write_report
+from experiments.theory import conditions
 from experiments.theory_simulation import FEW_RATES, RATES, simulate
 from spr_jax.devices import one_device_per_core
-from spr_jax.evaluate import selection_quality
-from spr_jax.files import replace_file
-from spr_jax.metrics import read_rows
+from spr_jax.io.atomic import replace_file
 from spr_jax.noise import symmetric
-from spr_jax.theory import conditions
+from spr_jax.training.log import read_rows
+from spr_jax.training.selection_metrics import selection_quality
 
 DIM = 10  # principal components, as in the paper
 SPLITS = (10, 50, None)  # examples of each class in a piece; None: whole data
-MOST_PIECES = 100  # of a file, whose conditions are computed
+MOST_PIECES = 100  # per file, whose conditions are computed
 
 Row = dict[str, Any]
 
 
 def noise_of_fit(basis: np.ndarray, true: np.ndarray) -> float:
-    """sigma: what the features leave of the true labels, as a standard deviation."""
+    """sigma: standard deviation of the true labels that the features leave unexplained."""
     targets = np.eye(int(true.max()) + 1)[true]
     rest = targets - basis @ (basis.T @ targets)
     return float(np.sqrt(np.sum(rest**2) / (len(rest) - basis.shape[1]) / rest.shape[1]))
 
 
 def examine(features: np.ndarray, given: np.ndarray, true: np.ndarray) -> Row:
-    """Conditions of one piece. A shift is 1, so C3 holds where h is below it."""
+    """Compute the conditions of one piece. A shift is 1, so C3 holds where h is below 1."""
     basis = orthonormal(features, DIM, intercept=True)
     found, sigma = conditions(basis, given, true), noise_of_fit(basis, true)
     penalty = found.least_penalty(sigma)
@@ -60,12 +62,12 @@ def examine(features: np.ndarray, given: np.ndarray, true: np.ndarray) -> Row:
 
 
 def separated(entry: np.ndarray, wrong: np.ndarray) -> bool:
-    """Some threshold tells all wrong labels from all right ones."""
+    """True if some threshold separates all wrong labels from all correct ones."""
     return bool(entry[wrong].min() > entry[~wrong].max()) if 0 < wrong.sum() < len(wrong) else True
 
 
 def measure(name: str, arrays: dict[str, np.ndarray]) -> list[Row]:
-    """The conditions for each split of a file, and what the selection makes of it."""
+    """Measure the conditions for each split of a file, and the quality of the selection."""
     features, given, true = (arrays[part] for part in ("features", "given", "true"))
     if not np.any(given != true):
         name += ", redrawn"
@@ -84,17 +86,17 @@ def measure(name: str, arrays: dict[str, np.ndarray]) -> list[Row]:
             "c1": np.mean(columns["c_min"] > 0),
             "c2": np.mean(columns["eta"] > 0),
             "c3": np.mean(columns["asked"] < 1),
-            "separated": np.mean([separated(found.entry[i], ~right[i]) for i in pieces]),
+            "separated": np.mean([separated(found.entry_penalty[i], ~right[i]) for i in pieces]),
             "base": right.mean(),
         }
-        row |= selection_quality(found.clean, right, found.entry)
+        row |= selection_quality(found.clean, right, found.entry_penalty)
         named = {"features": name, "piece": name_of(per_class), "pieces": len(pieces)}
         rows.append(named | {key: float(value) for key, value in row.items()})
     return rows
 
 
 def run(options: argparse.Namespace) -> list[Row]:
-    """Simulated rows, then measured ones."""
+    """Measure and store all rows: simulated ones, then those of the files."""
     rows = simulate(options.draws, FEW_RATES if options.small else RATES)
     for path in options.features:
         rows += measure(path.stem, read_examples(path, options.rows))
@@ -108,9 +110,9 @@ def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = report_arguments(__doc__, "theory_conditions")
     add = parser.add_argument
     add("--features", nargs="+", default=[], type=Path, help="features and labels, .npz")
-    add("--rows", type=int, default=20_000, help="at most, of a file [%(default)s]")
-    add("--draws", type=int, default=500, help="of the noise [%(default)s]")
-    add("--report", action="store_true", help="write it, do not only show it")
+    add("--rows", type=int, default=20_000, help="most rows per file [%(default)s]")
+    add("--draws", type=int, default=500, help="draws of the noise [%(default)s]")
+    add("--report", action="store_true", help="write the report, not only print it")
     options = parser.parse_args(given)
     if options.small:
         options.rows, options.draws = min(options.rows, 1000), min(options.draws, 20)
@@ -121,12 +123,12 @@ def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
 def main(given: Sequence[str] | None = None) -> None:
     options = parse_arguments(given)
     rows = read_rows(options.out / "rows.jsonl") if options.read else run(options)
-    text = theory_report.render(rows, origin())
+    text = theory_conditions_report.render(rows, origin())
     if not options.report:
         print(text)
         return
-    write_report(options, [text], theory_report.csv_rows(rows))
-    for name, plot in theory_report.PLOTS.items():
+    write_report(options, [text], theory_conditions_report.csv_rows(rows))
+    for name, plot in theory_conditions_report.PLOTS.items():
         plot(rows, options.reports / name)
 
 

@@ -1,9 +1,9 @@
-"""Theorem 1 tried out: how often the noisy set is recovered under the model that it assumes.
+"""A simulation of Theorem 1: how often the noisy set is recovered under the theorem's model.
 
     Y = X beta + size * shift + epsilon,   epsilon ~ N(0, sigma^2),
 
 where the shift of a wrong label is +1 in its own column and -1 in that of the true class, and the
-LASSO of every column is solved at the penalty that the theorem asks for.
+LASSO of every column is solved at the penalty that the theorem requires.
 """
 
 from collections.abc import Sequence
@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from tqdm import tqdm
 
-from spr_jax.theory import Conditions, conditions
+from experiments.theory import Conditions, conditions
 
 SIGMAS = (0.02, 0.05, 0.1)
 RATES = (0.1, 0.2, 0.3, 0.35, 0.4, 0.425, 0.45, 0.475, 0.5, 0.55, 0.6)  # of wrong labels
@@ -23,7 +23,7 @@ Row = dict[str, Any]
 
 
 class Model(NamedTuple):
-    """Balanced classes of which the features tell everything but a little, and wrong labels."""
+    """Balanced classes that the features nearly determine, and wrong labels."""
 
     basis: np.ndarray  # [n, p], orthonormal
     shift: np.ndarray  # [n, c], one-hot of the given label less that of the true one
@@ -31,14 +31,14 @@ class Model(NamedTuple):
 
     @property
     def certainty(self) -> float:
-        """With which the theorem promises, at least."""
+        """The probability with which the theorem promises recovery."""
         return 1 - 2 / self.shift.size
 
 
 def make_model(
     rate: float, *, per_class: int = 40, classes: int = 5, blur: float = 0.02, seed: int = 0
 ) -> Model:
-    """The same number of each class is labelled as each other class, as far as it goes."""
+    """A model in which each class is mislabeled as every other class equally often if possible."""
     true = np.repeat(np.arange(classes), per_class)
     order = np.tile(np.arange(per_class), classes)
     others = 1 + order % (classes - 1)
@@ -52,16 +52,16 @@ def make_model(
 
 def lasso(
     basis: np.ndarray,  # [n, p]
-    target: np.ndarray,  # [n, k], a problem a column
+    target: np.ndarray,  # [n, k], one problem per column
     penalty: float,
     *,
     tolerance: float = 1e-9,
     most_rounds: int = 20_000,
 ) -> np.ndarray:
-    """min 1/2 ||(I - QQ')(y - gamma)||^2 + penalty ||gamma||_1 for every column y.
+    """Solve min 1/2 ||(I - QQ')(y - gamma)||^2 + penalty ||gamma||_1 for every column y.
 
-    Least squares and shrinking in turn, with momentum that starts again when it points uphill.
-    Entries that are zero are exactly zero.
+    Alternates least squares and shrinkage, with momentum that restarts when it points uphill.
+    Zero entries are exactly zero.
     """
     projected = target - basis @ (basis.T @ target)
     last = point = np.zeros_like(target)
@@ -79,15 +79,15 @@ def lasso(
 
 
 def draw_targets(model: Model, size: float, draws: int, sigma: float, seed: int) -> np.ndarray:
-    """size * shift + noise, [draws, n, c]; the features' part would be projected away."""
+    """size * shift + noise, [draws, n, c]; X beta is left out, as the projection removes it."""
     noise = np.random.default_rng(seed).standard_normal((draws, *model.shift.shape))
     return size * model.shift + sigma * noise
 
 
 def recovering_penalties(model: Model, targets: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Between which penalties the LASSO has all signs right, for each draw: low, high [draws].
+    """The penalties between which the LASSO has all signs right, per draw: low, high [draws].
 
-    No path is walked. If the signs s are right, then gamma_S = (X~_S' X~_S)^-1 (X~_S' y - lambda s)
+    No path is computed. If the signs s are right, gamma_S = (X~_S' X~_S)^-1 (X~_S' y - lambda s)
     solves the problem, and it does so exactly if it has the signs s and X~'(y - X~ gamma) is below
     lambda outside S: inequalities that are linear in lambda. None satisfies them if low >= high.
     """
@@ -111,7 +111,7 @@ def recovering_penalties(model: Model, targets: np.ndarray) -> tuple[np.ndarray,
 
 
 def keeps_within(model: Model, targets: np.ndarray, penalty: float) -> np.ndarray:
-    """Whether no right label is called wrong, for each draw: the set found is in the true one."""
+    """True for each draw in which no correct label is called wrong."""
     draws, n, _ = targets.shape
     found = lasso(model.basis, np.moveaxis(targets, 1, 0).reshape(n, -1), penalty)
     called_wrong = found.reshape(n, draws, -1).any(axis=2)
@@ -119,7 +119,7 @@ def keeps_within(model: Model, targets: np.ndarray, penalty: float) -> np.ndarra
 
 
 def try_out(model: Model, size: float, sigma: float, draws: int, seed: int) -> Row:
-    """Shares of the draws in which the noisy set is recovered, at the theorem's penalty and any."""
+    """Measure how often the noisy set is recovered, at the theorem's penalty and at any penalty."""
     targets = draw_targets(model, size, draws, sigma, seed)
     low, high = recovering_penalties(model, targets)
     penalty = model.conditions.least_penalty(sigma)
@@ -133,7 +133,7 @@ def try_out(model: Model, size: float, sigma: float, draws: int, seed: int) -> R
 
 
 def simulate(draws: int, rates: Sequence[float] = RATES) -> list[Row]:
-    """Labels, whose shifts are 1, at rates that move eta; at few rates, shifts of other sizes."""
+    """Vary eta by the rate of wrong labels, whose shifts are 1; at few rates, vary the shift."""
     rows = []
     for rate in tqdm(rates, "Simulated rates"):
         model = make_model(rate)

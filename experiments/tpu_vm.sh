@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Create a TPU VM, install, run on all workers, resume after preemption, delete: see tpu_vm.md.
+# Create a TPU VM, install, run on all workers, resume after preemption, delete: see docs/tpu.md.
 set -euo pipefail
 
-usage() { sed -n '/^```$/,/^```$/p' "$(dirname "$0")/tpu_vm.md" >&2; exit 2; }
+usage() { sed -n '/^```$/,/^```$/p' "$(dirname "$0")/../docs/tpu.md" >&2; exit 2; }
 [ $# -ge 3 ] || usage
 action=$1 name=$2 zone=$3
 shift 3

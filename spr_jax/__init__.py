@@ -3,9 +3,9 @@
     from spr_jax import find_label_errors
 
     found = find_label_errors(features, labels)
-    found.noise.rate, found.order[:100]  # share of wrong labels, the most suspect examples
+    found.noise.rate, found.order[:100]  # fraction of wrong labels, the most suspect examples
 
-The names below are imported when they are first used.
+The public names are imported when they are first used: the detector needs no training packages.
 """
 
 import importlib
@@ -14,11 +14,11 @@ __version__ = "0.1.0"
 _HOME = {
     "BACKBONES": "spr_jax.backbones",
     "DATASETS": "spr_jax.datasets",
-    "Detection": "spr_jax.label_errors",
+    "Detection": "spr_jax.detection.types",
     "LOSSES": "spr_jax.losses",
     "METHODS": "spr_jax.methods",
-    "find_label_errors": "spr_jax.label_errors",
-    "sample_weights": "spr_jax.label_errors",
+    "find_label_errors": "spr_jax.detection.find",
+    "sample_weights": "spr_jax.detection.find",
 }
 __all__ = [*_HOME]
 

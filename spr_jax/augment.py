@@ -1,4 +1,4 @@
-"""Random views of images, and mixtures of two, drawn where the network runs.
+"""Random views of images, and CutMix, drawn on the device where the network runs.
 
 An augmentation maps (key, one image [h, w, channels]) to one image; `vmap` makes it a batch.
 Its random choices come from the key of the epoch, the example's index in the data set and the
@@ -35,17 +35,17 @@ class Mixed(NamedTuple):
 
 def normalise(images: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
     """(pixel / 255 - mean) / std in float32, for each channel of uint8 [..., h, w, channels]."""
-    mean, std = jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32)
-    return images.astype(jnp.float32) * (1 / (255 * std)) - mean / std
+    center, scale = jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32)
+    return images.astype(jnp.float32) * (1 / (255 * scale)) - center / scale
 
 
 def flip(key: Array, image: Array) -> Array:
-    """Left and right change places in half of the cases."""
+    """Mirror left and right with probability 1/2."""
     return jnp.where(random.bernoulli(key), image[:, ::-1], image)
 
 
 def pad_crop(key: Array, image: Array, *, padding: int = 4) -> Array:
-    """A random window of the image's own size, after a frame of zeros is put around it."""
+    """Pad with a frame of zeros, then crop a random window of the image's own size."""
     padded = jnp.pad(image, ((padding, padding), (padding, padding), (0, 0)))
     top, left = random.randint(key, (2,), 0, 2 * padding + 1)
     return lax.dynamic_slice(padded, (top, left, 0), image.shape)
@@ -59,7 +59,7 @@ def resized_crop(
     scale: tuple[float, float] = (0.08, 1),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> Array:
-    """torchvision's RandomResizedCrop: a window of random area and shape, brought to one size."""
+    """torchvision's RandomResizedCrop: a window of random area and shape, resized to one size."""
     height, width, _ = image.shape
     box = crop_box(key, height, width, scale=scale, ratio=ratio)
     return resize(image, box, size or (height, width))
@@ -75,8 +75,8 @@ def crop_box(
 ) -> Box:
     """The first of ten random boxes that fits, else the largest central one of allowed ratio."""
     area_key, ratio_key, top_key, left_key = random.split(key, 4)
-    area = height * width * random.uniform(area_key, 10, jnp.float32, *scale)
-    shape = jnp.exp(random.uniform(ratio_key, 10, jnp.float32, *map(math.log, ratio)))
+    area = height * width * random.uniform(area_key, (10,), jnp.float32, *scale)
+    shape = jnp.exp(random.uniform(ratio_key, (10,), jnp.float32, *map(math.log, ratio)))
     heights = jnp.round(jnp.sqrt(area / shape)).astype(int)
     widths = jnp.round(jnp.sqrt(area * shape)).astype(int)
     fits = (0 < heights) & (heights <= height) & (0 < widths) & (widths <= width)
@@ -94,7 +94,7 @@ def crop_box(
 
 
 def resize(image: Array, box: Box, size: tuple[int, int]) -> Array:
-    """Crop to a box, then resize bilinearly; where it shrinks, average as Pillow does."""
+    """Crop to a box, then resize bilinearly; when shrinking, average as Pillow does."""
     rows = _triangle_weights(box.top, box.bottom, image.shape[0], size[0])
     columns = _triangle_weights(box.left, box.right, image.shape[1], size[1])
     pixels = image.astype(jnp.float32)
@@ -105,7 +105,7 @@ def resize(image: Array, box: Box, size: tuple[int, int]) -> Array:
 
 
 def _triangle_weights(start, stop, length, size):
-    """[size, length], how much each pixel between start and stop adds to each new pixel."""
+    """Weights of the pixels between start and stop in each new pixel, [size, length]."""
     step = (stop - start).astype(jnp.float32) / size
     centres = start + (jnp.arange(size, dtype=jnp.float32) + 0.5) * step
     pixels = jnp.arange(length, dtype=jnp.float32)
@@ -116,7 +116,7 @@ def _triangle_weights(start, stop, length, size):
 
 
 def with_flip(crop: Callable) -> Callable:
-    """Flip, then crop: the same law as the other order, and faster, as the flip is fused."""
+    """Flip, then crop: the same distribution as the other order, and faster (the flip fuses)."""
 
     def augment(key, image):
         flip_key, crop_key = random.split(key)
@@ -134,15 +134,30 @@ AUGMENTATIONS = {
 
 
 def views(
-    images: Sequence[Array],  # uint8 [b, h, w, channels], one for each view; may be the same
-    index: Array,  # [b], place of each example in the data set
+    images: Sequence[Array],
+    index: Array,  # [b]
     key: Array,
     *,
     augmentation: str,
     mean: Sequence[float],
     std: Sequence[float],
 ) -> tuple[Array, ...]:
-    """Augmented and normalised versions of a batch, each float32 [b, h, w, channels]."""
+    """Augment and normalise a batch.
+
+    Args:
+        images: the batch once per view, uint8 [b, h, w, channels].
+        index: position of each example in the data set; it seeds the example's random choices.
+        key: randomness of the epoch.
+        augmentation: a name in AUGMENTATIONS.
+        mean: of pixels / 255, one per channel.
+        std: the standard deviation of the same.
+
+    Returns:
+        The views, float32 [b, h, w, channels] each.
+
+    Raises:
+        ValueError: there is no augmentation of that name.
+    """
     augment = jax.vmap(lookup(AUGMENTATIONS, augmentation))
 
     def view(number, images):
@@ -170,9 +185,9 @@ def cutmix_box(key: Array, height: int, width: int) -> Box:
 
 
 def cutmix(key: Array, images: Array, partner: Array | None = None) -> Mixed:
-    """Each example gets one box of another's pixels, the same box in the whole batch.
+    """Paste one box of another example's pixels into each, the same box in the whole batch.
 
-    Partners are a random permutation of the batch unless they are given.
+    Partners are a random permutation of the batch unless given.
     Yun et al., 2019, https://arxiv.org/abs/1905.04899.
     """
     box_key, partner_key = random.split(key)
@@ -184,17 +199,3 @@ def cutmix(key: Array, images: Array, partner: Array | None = None) -> Mixed:
     area = (box.bottom - box.top) * (box.right - box.left)
     share = 1 - area.astype(jnp.float32) / (height * width)
     return Mixed(jnp.where(inside, images[partner], images), partner, share)
-
-
-def mixup(key: Array, images: Array, *, alpha: float = 1.0, mostly_own: bool = False) -> Mixed:
-    """share * own + (1 - share) * partner's pixels, with one share ~ Beta(alpha, alpha).
-
-    Zhang et al., 2018, https://arxiv.org/abs/1710.09412; `mostly_own` takes the larger of share
-    and 1 - share, as DivideMix does.
-    """
-    share_key, partner_key = random.split(key)
-    partner = random.permutation(partner_key, len(images))
-    share = random.beta(share_key, alpha, alpha, dtype=jnp.float32)
-    if mostly_own:
-        share = jnp.maximum(share, 1 - share)
-    return Mixed(share * images + (1 - share) * images[partner], partner, share)

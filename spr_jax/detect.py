@@ -1,12 +1,12 @@
 """Find the label errors of a data set, as a command.
 
-python -m spr_jax.detect --images=photos --out=found   # a folder for each class, or a labels.csv
-python -m spr_jax.detect --dataset=cifar10n --data_dir=DIR
-python -m spr_jax.detect features.npy labels.csv --out=found
-python -m spr_jax.detect                # scikit-learn's digits, a fifth of their labels wrong
+    spr-detect --images=photos --out=found   # a folder for each class, or a labels.csv
+    spr-detect --dataset=cifar10n --data_dir=DIR
+    spr-detect features.npy labels.csv --out=found
+    spr-detect                               # scikit-learn's digits, 20 % of the labels corrupted
 
-Images are learned by a small network, unless --features has what another one makes of them. Ctrl-C
-then saves and exits with status 75; the same command goes on from there.
+or `python -m spr_jax.detect`. For images a small network is trained, unless you pass features with
+--features. Ctrl-C saves the training and exits with status 75; the same command resumes it.
 """
 
 import argparse
@@ -17,94 +17,91 @@ from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 
-from spr_jax.devices import one_device_per_core
-from spr_jax.files import check_folder, read_features, read_labels, read_names
-from spr_jax.findings import print_summary, summarize, write_results
-from spr_jax.label_errors import Detection, find_label_errors
-from spr_jax.report import write_report
-from spr_jax.self_test import check_share, flip_labels, judge, print_judged
+from spr_jax.detection.demo import digit_images, noisy_digits
+from spr_jax.detection.find import find_label_errors
+from spr_jax.detection.options import DetectorOptions
+from spr_jax.detection.results import print_summary, summarize, write_results
+from spr_jax.detection.self_test import check_fraction, flip_labels, judge, print_judged
+from spr_jax.detection.types import Detection
+from spr_jax.devices import keep_freed_memory, one_device_per_core
+from spr_jax.io.arrays import read_features, read_labels, read_names
+from spr_jax.io.atomic import check_folder
+from spr_jax.io.extras import needs_extra
+from spr_jax.io.text import program_name
+from spr_jax.review.page import write_report
 
-TRAINING = ("epochs", "folds", "size")  # options of networks that are trained
+TRAINING = ("epochs", "folds", "size")  # options that apply only if a network is trained
+FRACTION = {"type": float, "metavar": "FRACTION"}
+NUMBER = {"type": int, "metavar": "N"}
 
 
-class Examples(NamedTuple):
-    """Whose labels are looked at."""
+class UserData(NamedTuple):
+    """The examples whose labels are judged."""
 
     labels: np.ndarray  # [N], as given
-    features: np.ndarray | None  # [N, d]; None: of a network that is to be trained
+    features: np.ndarray | None  # [N, d]; None: a network is to be trained
     names: np.ndarray | None = None  # [N]
-    images: Any = None  # [N, h, w, channels], to be shown
+    pictures: Any = None  # [N, h, w, channels], to be shown
     true: np.ndarray | None = None  # [N], where known
-    dataset: Any = None  # of the images
+    dataset: Any = None  # to train on
 
 
-def noisy_digits(rate: float = 0.2, seed: int = 0) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Images as features, given labels and true labels of scikit-learn's 8 x 8 digits."""
-    from sklearn.datasets import load_digits
-
-    features, true = load_digits(return_X_y=True)
-    generator = np.random.default_rng(seed)
-    wrong = generator.permutation(len(true))[: int(rate * len(true))]
-    given = true.copy()
-    given[wrong] = (true[wrong] + generator.integers(1, 10, len(wrong))) % 10
-    return features, given, true
-
-
-def load(options: argparse.Namespace) -> Examples:
-    """What the user gave, or the digits."""
+def load(options: argparse.Namespace) -> UserData:
+    """Load what the options name, or the digits."""
     if options.images or options.dataset:
         return _load_images(options)
     if options.features:
         features, labels = read_features(options.features), read_labels(options.labels)
-        return Examples(labels, features, read_names(options.labels))
+        return UserData(labels, features, read_names(options.labels))
     features, labels, true = noisy_digits()
-    images = (features * (255 / 16)).astype(np.uint8).reshape(-1, 8, 8)
-    return Examples(labels, features, images=images, true=true)
+    return UserData(labels, features, pictures=digit_images(features), true=true)
 
 
 def _load_images(options):
-    from spr_jax.detect_images import load_images  # what trains networks takes long to import
+    from spr_jax.detection.images import load_images  # slow to import, as is all that trains
+    from spr_jax.review.pictures import files_to_show
 
-    dataset, labels, true, images = load_images(
+    dataset, labels, true = load_images(
         folder=options.images,
         name=options.dataset,
         size=options.size,
         skip_unreadable=options.skip_unreadable,
         data_dir=options.data_dir,
     )
+    train = dataset.train
+    pictures = files_to_show(options.images, train.names) if options.images else train.images
     features = read_features(options.own_features) if options.own_features else None
-    return Examples(labels, features, dataset.train.names, images, true, dataset)
+    return UserData(labels, features, train.names, pictures, true, dataset)
 
 
-def find(
-    examples: Examples, labels: np.ndarray, options: argparse.Namespace, workdir: Path
+def detect(
+    data: UserData, labels: np.ndarray, options: argparse.Namespace, workdir: Path
 ) -> tuple[Detection, np.ndarray]:
-    """Errors among these labels, and the features they were found with."""
-    criterion = {
-        "max_noise_in_clean": options.max_noise_in_clean,
-        "max_false_alarms": options.max_false_alarms,
-        "keep": options.keep,
-        "per_class": options.per_class,
-        "pca_dim": options.pca_dim,
-        "classes_per_group": options.classes_per_group,
-        "seed": options.seed,
-        "progress": True,
-    }
-    if examples.features is not None:
-        return find_label_errors(examples.features, labels, **criterion), examples.features
-    criterion |= {"epochs": options.epochs, "folds": options.folds}
-    return _find_in_images(examples.dataset, labels, workdir, **criterion)
+    """Find the errors among these labels; return the features that they were found with, too."""
+    chosen = {name: getattr(options, name) for name in DetectorOptions._fields[:-1]}
+    detector = DetectorOptions(**chosen, progress=True)
+    if data.features is not None:
+        return find_label_errors(data.features, labels, **detector._asdict()), data.features
+    return _train_and_detect(
+        data.dataset, labels, workdir, folds=options.folds, epochs=options.epochs, options=detector
+    )
 
 
-def _find_in_images(*arguments, **criterion):
-    from spr_jax.detect_images import find_errors
-    from spr_jax.run import Stopped
-    from spr_jax.settings import SAVED
+def _train_and_detect(*arguments, **options):
+    from spr_jax.detection.images import train_and_detect
+    from spr_jax.training import Stopped
+    from spr_jax.training.base_config import PROGRAM_CACHE
+    from spr_jax.training.launch import cache_programs
+    from spr_jax.training.signals import STOPPED, stop_on_signals
+    from spr_jax.training.workdir import SAVED
 
+    keep_freed_memory()
+    cache_programs(PROGRAM_CACHE)
     try:
-        return find_errors(*arguments, **criterion)
+        with stop_on_signals() as should_stop:
+            return train_and_detect(*arguments, should_stop=should_stop, **options)
     except Stopped:
-        print("\nStopped and saved; the same command goes on from here.", file=sys.stderr)
+        print(f"\n{STOPPED}", file=sys.stderr)
         sys.exit(SAVED)
     except FloatingPointError as error:
         _fail(str(error))
@@ -112,38 +109,16 @@ def _find_in_images(*arguments, **criterion):
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m spr_jax.detect",
-        description="Find label errors in images, or from features. Without either: scikit-learn's "
-        "digits, a fifth of their labels made wrong.",
+        prog=program_name("spr_jax.detect"),
+        description="Find label errors in images, or from features. Without either: in "
+        "scikit-learn's digits, 20 % of their labels corrupted. For images a small network is "
+        "trained, which takes minutes; Ctrl-C saves it, and the same command resumes.",
     )
-    add = parser.add_argument
-    add("features", nargs="?", help=".npy, .npz or .csv, one row per example")
-    add("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
-    add("--images", default="", help="folder of images: one for each class, or with a labels.csv")
-    add("--dataset", default="", help="or a data set by its name: digits, mnist, cifar10n ...")
-    add("--data_dir", default="", help="where data sets, and decoded images, are kept")
-    add("--skip_unreadable", action="store_true", help="leave damaged images out")
-    add(
-        "--features",
-        dest="own_features",
-        help="of these images, from a network of your own: a row for each, classes and then files "
-        "sorted by name, or in the order of labels.csv",
-    )
-    add("--size", type=int, help="pixels that images are brought to [32; 64 on an accelerator]")
-    add("--epochs", type=int, help="of training [5 to 30, by the number of images]")
-    add("--folds", type=int, help="networks, each judges what it did not learn from [3]; 1: one")
-    add("--self_test", type=float, help="flip this share of the labels first, and look for those")
-    add("--out", default="found", help="folder for the results [%(default)s]")
-    add("--max_noise_in_clean", type=float, help="at most this share of wrong labels in the clean")
-    add("--max_false_alarms", type=float, help="at most this share of right labels in the suspects")
-    add("--keep", type=float, help="share of each class called clean [what is more likely right]")
-    add("--top", type=int, default=20, help="suspects to print [%(default)s]")
-    add("--per_class", type=int, help="examples of each class in a piece [the whole data at once]")
-    add(
-        "--pca_dim", type=int, help="principal components [sqrt(rows) / 2, at most 64, one a class]"
-    )
-    add("--classes_per_group", type=int, help="classes solved together [all, at most 100]")
-    add("--seed", type=int, default=0, help="of splits, training and flips [%(default)s]")
+    _add_data(parser.add_argument_group("data"))
+    _add_training(parser.add_argument_group("training, if images come without features"))
+    _add_criterion(parser.add_argument_group("criterion, at most one of"))
+    _add_solver(parser.add_argument_group("regression"))
+    _add_output(parser.add_argument_group("results"))
     parsed = parser.parse_args(arguments)
     try:
         _check(parsed)
@@ -152,8 +127,88 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     return parsed
 
 
+def _add_data(group):
+    add = group.add_argument
+    add("features", nargs="?", help=".npy, .npz or .csv, one row per example")
+    add("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
+    add(
+        "--images",
+        default="",
+        metavar="DIR",
+        help="folder with a folder per class, or a labels.csv",
+    )
+    add(
+        "--dataset",
+        default="",
+        metavar="NAME",
+        help="a data set by name: digits, mnist, cifar10n ...",
+    )
+    add(
+        "--data_dir",
+        default="",
+        metavar="DIR",
+        help="folder where data sets and decoded images are kept",
+    )
+    add("--skip_unreadable", action="store_true", help="leave damaged images out")
+    add(
+        "--features",
+        dest="own_features",
+        metavar="FILE",
+        help="features of the images from your own network: one row per image, sorted by class and "
+        "then by file name, or in the order of labels.csv",
+    )
+
+
+def _add_training(group):
+    add = group.add_argument
+    add("--size", **NUMBER, help="side to which images are resized [32; 64 on an accelerator]")
+    add("--epochs", **NUMBER, help="epochs of training [5 to 30, by the number of images]")
+    add(
+        "--folds",
+        **NUMBER,
+        help="number of networks; each judges the images that it was not trained on [3]. With 1, "
+        "one network judges all images",
+    )
+
+
+def _add_criterion(group):
+    add = group.add_argument
+    add(
+        "--max_noise_in_clean", **FRACTION, help="maximum fraction of wrong labels in the clean set"
+    )
+    add("--max_false_alarms", **FRACTION, help="maximum fraction of correct labels in the suspects")
+    add(
+        "--keep",
+        **FRACTION,
+        help="fraction of each class to call clean [labels more likely correct than wrong]",
+    )
+
+
+def _add_solver(group):
+    add = group.add_argument
+    add("--per_class", **NUMBER, help="examples of each class in a piece [the whole data at once]")
+    add(
+        "--pca_dim",
+        **NUMBER,
+        help="principal components [sqrt(rows) / 2, at most 64, at least one per class]",
+    )
+    add("--classes_per_group", **NUMBER, help="classes solved together [all, at most 100]")
+    add("--seed", **NUMBER, default=0, help="seed of splits, training and flips [%(default)s]")
+
+
+def _add_output(group):
+    add = group.add_argument
+    add("--out", default="found", metavar="DIR", help="folder for the results [%(default)s]")
+    add("--top", **NUMBER, default=20, help="number of suspects to print [%(default)s]")
+    add(
+        "--self_test",
+        **FRACTION,
+        help="first flip this fraction of the labels, and report how many of them are found",
+    )
+
+
 def _check(options):
-    """Which options go together, and their ranges."""
+    """Refuse options that do not go together, or are out of range."""
     sources = {
         "two files": options.features,
         "--images": options.images,
@@ -164,67 +219,78 @@ def _check(options):
         raise ValueError(f"got {' and '.join(given)}; give one of them")
     if options.features and not options.labels:
         raise ValueError("got a file of features but no file of labels; give both, or neither")
+    if options.dataset == "folder":
+        raise ValueError("--dataset is folder; give your own images with --images=DIR")
     has_images = bool(options.images or options.dataset)
     if options.own_features and not has_images:
-        raise ValueError("--features are of images; give these with --images, or give two files")
+        raise ValueError("--features needs --images; or pass FEATURES LABELS as two files")
     trains = has_images and not options.own_features
     for name in TRAINING:
         value = getattr(options, name)
         if value is not None and not trains:
-            raise ValueError(f"--{name} is of training, and here nothing is trained; leave it out")
+            raise ValueError(f"--{name} applies to training, and nothing is trained here; drop it")
         if value is not None and value < 1:
             raise ValueError(f"--{name} is {value}; expected 1 or more")
     if options.size and not options.images:
-        raise ValueError("--size is of --images; a data set has its own")
+        raise ValueError("--size applies to --images only; a data set has its own size")
     if options.self_test is not None:
-        check_share(options.self_test)
+        check_fraction(options.self_test)
     if options.top < 0:
         raise ValueError(f"--top is {options.top}; expected 0 or more")
 
 
 def _fail(sentence: str) -> NoReturn:
-    print(f"python -m spr_jax.detect: {sentence}", file=sys.stderr)
+    print(f"{program_name('spr_jax.detect')}: {sentence}", file=sys.stderr)
     sys.exit(2)
 
 
-def main(arguments: list[str] | None = None) -> None:
-    options = parse_arguments(arguments)
-    try:
-        out = check_folder(options.out)
-        examples = load(options)
-        labels, judged = examples.labels, None
-        if options.self_test:
-            flipped = flip_labels(labels, options.self_test, seed=options.seed)
-            found, _ = find(examples, flipped, options, out / "self_test")
-            judged = judge(found, flipped, flipped != labels)
-        start = time.perf_counter()
-        found, features = find(examples, labels, options, out / "training")
-    except ValueError as error:
-        _fail(str(error).replace("--workdir", "--out"))  # of this command, that decides it
-    summary = summarize(found, labels, time.perf_counter() - start)
+def run(options: argparse.Namespace, out: Path) -> None:
+    """Find the errors, write the results to `out`, and print them."""
+    data = load(options)
+    judged = None
+    if options.self_test:
+        flipped = flip_labels(data.labels, options.self_test, seed=options.seed)
+        found, _ = detect(data, flipped, options, out / "self_test")
+        judged = judge(found, flipped, flipped != data.labels)
+    start = time.perf_counter()
+    found, features = detect(data, data.labels, options, out / "training")
+    summary = summarize(found, data.labels, time.perf_counter() - start)
     if judged:
         summary["self_test"] = {"share": options.self_test, **judged}
-    shown = {"images": examples.images, "names": examples.names}
     try:
-        write_results(found, labels, examples.names, summary, out)
-        write_report(out / "report.html", found, features, labels, **shown)
-    except ValueError as error:
-        _fail(str(error))
+        write_results(found, data.labels, data.names, summary, out)
+        shown = {"images": data.pictures, "names": data.names}
+        write_report(out / "report.html", found, features, data.labels, **shown)
     except OSError as error:
         _fail(f"Cannot write to {out}: {error.strerror or error}.")
     if judged:
         print_judged(judged)
         print("\nWithout the flips:")
-    print_summary(found, labels, summary, options.top)
-    if examples.true is not None and (labels != examples.true).any():
-        wrong = found.order[: (labels != examples.true).sum()]
-        share = np.mean(labels[wrong] != examples.true[wrong])
-        print(f"\nOf the {len(wrong)} most suspect labels, {share:.1%} are wrong.")
-    print(
-        f"\nWrote labels.csv, summary.json and report.html, the page to review them on, to {out}."
-    )
+    print_summary(found, data.labels, summary, options.top)
+    _print_truth(found, data)
+    print(f"\nWrote labels.csv, summary.json and the review page, report.html, to {out}.")
+
+
+def _print_truth(found, data):
+    """Where the true labels are known, print how many of the suspects are wrong."""
+    if data.true is None or (data.labels == data.true).all():
+        return
+    suspects = found.order[: (data.labels != data.true).sum()]
+    fraction = np.mean(data.labels[suspects] != data.true[suspects])
+    print(f"\nOf the {len(suspects)} most suspect labels, {fraction:.1%} are wrong.")
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command; without `arguments`, as a process of its own, on all cores."""
+    if arguments is None:
+        one_device_per_core(batch_size=16)  # the smallest of `detection/features.py`
+    options = parse_arguments(arguments)
+    try:
+        with needs_extra("images", "spr_jax.detect"):
+            run(options, check_folder(options.out))
+    except ValueError as error:
+        _fail(str(error))
 
 
 if __name__ == "__main__":
-    one_device_per_core(batch_size=16)  # the smallest of training, see `image_features.py`
     main()

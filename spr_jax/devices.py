@@ -1,31 +1,61 @@
-"""The devices a solve is spread over."""
+"""Cores and devices: how many there are, and how work is spread over them.
+
+JAX is imported inside the functions that need it, so that data sets, and the processes that decode
+images, load without it.
+"""
+
+from __future__ import annotations
 
 import contextlib
+import ctypes
+import os
+import sys
+from typing import TYPE_CHECKING
 
-import jax
-from jax.sharding import Mesh
+if TYPE_CHECKING:
+    from jax.sharding import Mesh
 
-from spr_jax.cores import num_cores
+AXIS = "devices"  # name of the device axis, in training (pmap) and in the solver (shard_map)
 
-AXIS = "devices"  # of a training step, over which it is pmapped
+
+def num_cores() -> int:
+    """Number of CPU cores available to this process (may be fewer than the machine has)."""
+    if hasattr(os, "sched_getaffinity"):
+        return len(os.sched_getaffinity(0))
+    return os.cpu_count() or 1
 
 
 def device_mesh(devices=None) -> Mesh:
-    """All local devices in a row: pieces, or the rows of a whole data set, spread over them."""
+    """Arrange all local devices in a row; pieces, or the rows of whole data, are spread over it."""
+    import jax
+
     devices = devices or jax.local_devices()
-    return jax.make_mesh(
-        (len(devices),), ("shards",), (jax.sharding.AxisType.Auto,), devices=devices
-    )
+    return jax.make_mesh((len(devices),), (AXIS,), (jax.sharding.AxisType.Auto,), devices=devices)
 
 
 def one_device_per_core(limit: int = 8, batch_size: int = 0) -> None:
-    """Let a machine without accelerators work on all cores; call before JAX is first used.
+    """Use all cores of a machine without accelerators; call before JAX is first used.
 
-    XLA runs the small steps of a path, and many convolutions, on one core per device. If batches
-    are to be shared out, the number divides their size. Accelerators are not affected. Where JAX is
-    in use already, as in a notebook, its devices stay as they are.
+    XLA runs the small steps of a path, and many convolutions, on one core per device. With
+    `batch_size`, the number of devices divides it. Accelerators are not affected. If JAX is
+    already in use, as in a notebook, its devices stay as they are.
     """
+    import jax
+
     most = min(num_cores(), limit)
     devices = next(number for number in range(most, 0, -1) if batch_size % number == 0)
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", devices)
+
+
+def keep_freed_memory() -> None:
+    """Let the C library reuse freed memory rather than return it to the system.
+
+    XLA allocates the buffers of every call anew, and when they come fresh from the system each of
+    their pages costs a fault: up to half of a training step on the CPU. Only glibc can do this.
+    """
+    trim_threshold, mmap_max = -1, -4  # constants of malloc.h
+    mallopt = sys.platform == "linux" and getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt:
+        mallopt(mmap_max, 0)
+        mallopt(trim_threshold, 2**31 - 1)

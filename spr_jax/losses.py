@@ -10,24 +10,30 @@ import jax
 import jax.numpy as jnp
 from jax import Array
 
-LOG_ZERO = math.log(1e-4)  # what counts as log 0; the papers write -4, all released codes have this
+LOG_ZERO = math.log(1e-4)  # stands for log 0; the papers write -4, all released codes have this
 
 
 def log_probability(logits: Array, labels: Array) -> Array:
-    """log p of the label."""
+    """log p of the label, [b]."""
     return jnp.take_along_axis(jax.nn.log_softmax(logits), labels[:, None], axis=1)[:, 0]
 
 
 def cross_entropy(logits: Array, labels: Array) -> Array:
-    """-log p of the label."""
+    """-log p of the label, [b]."""
     return -log_probability(logits, labels)
 
 
 def focal(logits: Array, labels: Array, *, gamma: float = 0.5, detach: bool = True) -> Array:
     """(1 - p)^gamma (-log p): cross-entropy at gamma = 0, less weight on easy examples above.
 
-    Lin et al., 2017, https://arxiv.org/abs/1708.02002, Eq. 4. `detach` takes the weight for a
-    constant, as released with SR and APL.
+    Args:
+        logits: [b, c].
+        labels: [b].
+        gamma: how much less weight easy examples get.
+        detach: treat the weight as a constant, as released with SR and APL.
+
+    References:
+        Lin et al., 2017, https://arxiv.org/abs/1708.02002, Eq. 4.
     """
     log_p = log_probability(logits, labels)
     weight = _difficulty(log_p, gamma)
@@ -35,14 +41,20 @@ def focal(logits: Array, labels: Array, *, gamma: float = 0.5, detach: bool = Tr
 
 
 def _difficulty(log_p, gamma):
-    """(1 - p)^gamma; below 1e-7, 1 - p has no slope, which for gamma < 1 has a pole at 0."""
+    """(1 - p)^gamma, without gradient where 1 - p < 1e-7: for gamma < 1 it has a pole at 0."""
     return jnp.clip(-jnp.expm1(log_p), 1e-7, 1) ** gamma
 
 
 def generalized_cross_entropy(logits: Array, labels: Array, *, q: float = 0.7) -> Array:
     """(1 - p^q) / q: cross-entropy as q -> 0, absolute error at q = 1.
 
-    Zhang and Sabuncu, 2018, https://arxiv.org/abs/1805.07836, Eq. 6.
+    Args:
+        logits: [b, c].
+        labels: [b].
+        q: from 0, cross-entropy, to 1, the most robust.
+
+    References:
+        Zhang and Sabuncu, 2018, https://arxiv.org/abs/1805.07836, Eq. 6.
     """
     return -jnp.expm1(q * log_probability(logits, labels)) / q
 
@@ -63,7 +75,16 @@ def symmetric_cross_entropy(
     """alpha CE + beta RCE, where the reverse one swaps prediction and one-hot label.
 
     RCE = -sum_k p_k log e_k = -log_zero (1 - p) if log 0 counts as `log_zero`.
-    Wang et al., 2019, https://arxiv.org/abs/1908.06112.
+
+    Args:
+        logits: [b, c].
+        labels: [b].
+        alpha: weight of cross-entropy.
+        beta: weight of reverse cross-entropy.
+        log_zero: value that stands for log 0.
+
+    References:
+        Wang et al., 2019, https://arxiv.org/abs/1908.06112.
     """
     reverse = -log_zero * absolute_error(logits, labels)
     return alpha * cross_entropy(logits, labels) + beta * reverse
@@ -96,17 +117,33 @@ def active_passive(
 ) -> Array:
     """alpha * active + beta * passive: one raises the label's p, one lowers all others.
 
-    Ma et al., 2020, https://arxiv.org/abs/2006.13554. gamma is that of "nfl".
+    Args:
+        logits: [b, c].
+        labels: [b].
+        active: "nce" (normalized cross-entropy) or "nfl" (normalized focal loss).
+        passive: "rce" (reverse cross-entropy) or "mae" (absolute error).
+        alpha: weight of the active loss.
+        beta: weight of the passive loss.
+        gamma: that of "nfl".
+
+    References:
+        Ma et al., 2020, https://arxiv.org/abs/2006.13554.
     """
     normalized = normalized_focal(logits, labels, gamma=gamma if active == "nfl" else 0)
     return alpha * normalized + beta * PASSIVE[passive] * absolute_error(logits, labels)
 
 
 def bootstrap(logits: Array, labels: Array, *, kind: str = "hard", beta: float = 0.8) -> Array:
-    """Cross-entropy with the target beta * label + (1 - beta) * what the network believes.
+    """Cross-entropy with the target beta * label + (1 - beta) * prediction.
 
-    Its belief is the likeliest class ("hard") or, with a slope of its own, p ("soft", for which
-    beta = 0.95 is usual). Reed et al., 2015, https://arxiv.org/abs/1412.6596.
+    Args:
+        logits: [b, c].
+        labels: [b].
+        kind: the prediction is the most probable class ("hard") or p, with its gradient ("soft").
+        beta: weight of the label; 0.95 is usual for "soft".
+
+    References:
+        Reed et al., 2015, https://arxiv.org/abs/1412.6596.
     """
     log_p = jax.nn.log_softmax(logits)
     if kind == "hard":
@@ -117,7 +154,7 @@ def bootstrap(logits: Array, labels: Array, *, kind: str = "hard", beta: float =
 
 
 def forward_corrected(logits: Array, labels: Array, matrix: Array) -> Array:
-    """-log sum_j p_j T_jy, where T_jk is the chance that class j is labelled k.
+    """-log sum_j p_j T_jy, where T_jk is the probability that class j is labeled k.
 
     Patrini et al., 2017, https://arxiv.org/abs/1609.03683.
     """
@@ -128,7 +165,7 @@ def forward_corrected(logits: Array, labels: Array, matrix: Array) -> Array:
 def negative_learning(logits: Array, complementary: Array) -> Array:
     """-log(1 - p) of a label that the example is said not to have.
 
-    Kim et al., 2019, https://arxiv.org/abs/1908.07387. 1 - p below 1e-5 has no slope, as released.
+    Kim et al., 2019, https://arxiv.org/abs/1908.07387. No gradient where 1 - p < 1e-5, as released.
     """
     return -jnp.log(jnp.clip(absolute_error(logits, complementary), 1e-5, 1))
 
@@ -136,17 +173,17 @@ def negative_learning(logits: Array, complementary: Array) -> Array:
 def sparse_penalty(logits: Array, *, q: float = 0.2) -> Array:
     """sum_k p_k^q: from 1, for a prediction that is certain of one class, to c^(1-q).
 
-    Probabilities below 1e-7 count as that and carry no gradient, as released; without this the
-    gradient of p^q has a pole at 0. For ten classes and q = 0.2 this makes the least value 1.36.
+    Probabilities below 1e-7 count as 1e-7 and carry no gradient, as released; otherwise the
+    gradient of p^q has a pole at 0. For ten classes and q = 0.2 the smallest value is then 1.36.
     There is no outer root.
     """
     return jnp.sum(jnp.clip(jax.nn.softmax(logits), 1e-7, 1) ** q, axis=1)
 
 
 def sparse_norm(logits: Array, *, q: float = 0.2) -> Array:
-    """(sum_k |z_k|^q)^(1/q) of the logits themselves: the penalty as the paper's text has it.
+    """(sum_k |z_k|^q)^(1/q) of the logits themselves: the penalty as in the paper's text.
 
-    Magnitudes below 1e-7 count as that, for the same reason. It grows with the logits without
+    Magnitudes below 1e-7 count as 1e-7, for the same reason. It grows with the logits without
     bound, and for small q very fast.
     """
     return jnp.sum(jnp.clip(jnp.abs(logits), 1e-7) ** q, axis=1) ** (1 / q)

@@ -1,9 +1,9 @@
-"""Label noise: wrong labels with a known truth, and a manifest that says what was done.
+"""Label noise: corrupted labels with a known truth, and a manifest that records them.
 
-`corrupt` gives a data set wrong labels of one of the KINDS, or those of an earlier manifest.
+`corrupt` gives a data set noise of one of the KINDS, or the labels of an earlier manifest.
 
-Every kind maps true labels to given labels with a generator of its own seed, apart from the seed
-of training. The first two follow the released code draw by draw (NumPy's legacy generator), so
+Every kind maps true labels to given labels with its own seed, independent of the training seed.
+Symmetric and asymmetric noise follow the released code draw by draw (NumPy's legacy generator), so
 seed 233 gives the labels that its experiments used.
 """
 
@@ -15,7 +15,8 @@ from typing import NamedTuple
 import numpy as np
 from absl import logging
 
-from spr_jax.files import load_arrays, read_features, replace_file
+from spr_jax.io.arrays import load_arrays, read_features
+from spr_jax.io.atomic import replace_file
 from spr_jax.registry import suggestion
 from spr_jax.types import Dataset
 
@@ -27,13 +28,12 @@ PAIRS = {
     "cifar10": ((9, 1), (2, 0), (3, 5), (5, 3), (4, 7)),
 }
 
-
 KINDS = ("none", "human", "symmetric", "asymmetric", "matrix", "instance")
-AS_GIVEN = ("none", "human")  # the labels that a data set comes with
+AS_GIVEN = ("none", "human")  # labels stay as the data set has them
 
 
 class Manifest(NamedTuple):
-    """What was asked for and what came out."""
+    """Noise asked for and labels obtained."""
 
     given: np.ndarray  # [N]
     true: np.ndarray  # [N]; where the truth is not known, the labels as the data set has them
@@ -43,7 +43,7 @@ class Manifest(NamedTuple):
 
     @property
     def obtained(self) -> float:
-        """Share of labels that were made wrong, or are known to be."""
+        """Fraction of labels that were corrupted, or are known to be wrong."""
         return float(np.mean(self.given != self.true))
 
     def __str__(self) -> str:
@@ -55,7 +55,7 @@ class Manifest(NamedTuple):
 
     @property
     def matrix(self) -> np.ndarray:
-        """[c, c], share of each true class (row) with each given label (column)."""
+        """Fraction of each true class (row) with each given label (column), [c, c]."""
         size = 1 + max(self.given.max(), self.true.max())
         counts = np.zeros((size, size))
         np.add.at(counts, (self.true, self.given), 1)
@@ -73,11 +73,23 @@ def corrupt(
     matrix: str = "",
     manifest: str = "",
 ) -> tuple[Dataset, Manifest]:
-    """The data set with noisy training labels, and the manifest to save with the run.
+    """Add label noise to the training labels of a data set.
 
-    The seed is that of the noise alone. `inclusive` is for symmetric noise, `simultaneous` for
-    asymmetric, `matrix` is a .npy or .csv file; `manifest` is the file of an earlier run, whose
-    labels are taken instead. Human noise is in the labels that a data set comes with.
+    Args:
+        dataset: the data set; its true labels are corrupted if they are known.
+        kind: one of KINDS; "human" are the errors that the data set's own labels have.
+        rate: fraction of labels to corrupt.
+        seed: of the noise alone.
+        inclusive: symmetric noise: see `symmetric`.
+        simultaneous: asymmetric noise: see `asymmetric`.
+        matrix: noise by matrix: a .npy or .csv file of transition probabilities.
+        manifest: file of an earlier run, whose labels are used instead.
+
+    Returns:
+        The noisy data set, and the manifest to save with the run.
+
+    Raises:
+        ValueError: the kind, rate, matrix or manifest does not fit, or the others contradict it.
     """
     train = dataset.train
     true = train.labels if train.true_labels is None else train.true_labels
@@ -95,7 +107,9 @@ def _draw_labels(dataset, true, kind, rate, seed, inclusive, simultaneous, matri
     if kind not in KINDS:
         raise ValueError(f"Unknown kind of noise {kind!r}; {suggestion(kind, KINDS)}")
     if kind in AS_GIVEN and rate:
-        raise ValueError(f"The noise rate is {rate} but noise.kind is {kind!r}; set it as well.")
+        raise ValueError(
+            f"The noise rate is {rate} but its kind is {kind!r}; set the kind as well."
+        )
     if kind == "symmetric":
         classes = {"num_classes": dataset.num_classes}
         return symmetric(true, rate, seed=seed, inclusive=inclusive, **classes)
@@ -103,13 +117,15 @@ def _draw_labels(dataset, true, kind, rate, seed, inclusive, simultaneous, matri
         if dataset.name not in PAIRS:
             raise ValueError(
                 f"There are no pairs of similar classes for {dataset.name!r}, only for "
-                f"{sorted(PAIRS)}; give a transition matrix with noise.kind=matrix."
+                f"{sorted(PAIRS)}; give a transition matrix, with kind='matrix'."
             )
         pairs = PAIRS[dataset.name]
         return asymmetric(true, rate, pairs=pairs, seed=seed, simultaneous=simultaneous)
     if kind == "matrix":
         if not matrix:
-            raise ValueError("noise.kind is 'matrix'; give a .npy or .csv file with noise.matrix.")
+            raise ValueError(
+                "The noise kind is 'matrix' but matrix is empty; give a .npy or .csv file."
+            )
         return by_matrix(true, read_features(matrix), num_classes=dataset.num_classes, seed=seed)
     if kind == "instance":
         if not isinstance(dataset.train.images, np.ndarray):
@@ -127,17 +143,17 @@ def symmetric(
     seed: int = 233,
     inclusive: bool = False,
 ) -> np.ndarray:
-    """A share of each class gets a random other label.
+    """Give a fraction of each class a random other label.
 
-    `inclusive` draws among all classes, the true one too, so fewer labels end up wrong.
+    `inclusive` draws among all classes, including the true one, so fewer labels end up wrong.
     """
     _check_rate(rate)
     generator = np.random.RandomState(seed)
-    chosen = []
+    by_class = []
     for label in range(num_classes):
         members = np.flatnonzero(labels == label)
-        chosen.append(generator.choice(members, int(rate * len(members)), replace=False))
-    chosen = np.concatenate(chosen)
+        by_class.append(generator.choice(members, int(rate * len(members)), replace=False))
+    chosen = np.concatenate(by_class)
     given = labels.copy()
     if inclusive:
         given[chosen] = generator.randint(0, num_classes, len(chosen))
@@ -155,11 +171,11 @@ def asymmetric(
     seed: int = 233,
     simultaneous: bool = False,
 ) -> np.ndarray:
-    """A share of each source class gets the label of its target class.
+    """Give a fraction of each source class the label of its target class.
 
     As released, pairs are processed one after the other on labels already changed, so swapped
-    classes send some examples home again and less noise comes out than was asked for.
-    `simultaneous` takes every pair from the true labels.
+    classes get some examples back and less noise results than was asked for. `simultaneous` takes
+    every pair from the true labels.
     """
     _check_rate(rate)
     generator = np.random.RandomState(seed)
@@ -173,7 +189,7 @@ def asymmetric(
 def by_matrix(
     labels: np.ndarray, matrix: np.ndarray, *, num_classes: int, seed: int = 233
 ) -> np.ndarray:
-    """Each label is drawn from the row of its true class in a transition matrix [c, c]."""
+    """Draw each label from the row of its true class in a transition matrix [c, c]."""
     matrix = np.asarray(matrix, float)
     if matrix.shape != (num_classes, num_classes):
         raise ValueError(
@@ -181,7 +197,9 @@ def by_matrix(
             f"for each of the {num_classes} classes."
         )
     if matrix.min() < 0 or not np.allclose(matrix.sum(axis=1), 1):
-        raise ValueError("The rows of the transition matrix must be shares that add up to 1.")
+        raise ValueError(
+            "The rows of the transition matrix must be probabilities that add up to 1."
+        )
     return _draw(matrix[labels], np.random.RandomState(seed))
 
 
@@ -193,15 +211,15 @@ def instance_dependent(
     num_classes: int,
     seed: int = 233,
 ) -> np.ndarray:
-    """Errors that depend on the example, towards classes that its features point to.
+    """Draw errors that depend on the example, towards classes that its features point to.
 
-    Xia et al., 2020, https://arxiv.org/abs/2006.07836, Algorithm 2: each example has its own
-    chance to be wrong, normal around the rate and cut to [0, 1]; the wrong label follows a
-    random linear map of the features, one for each true class.
+    Xia et al., 2020, https://arxiv.org/abs/2006.07836, Algorithm 2: each example has its own error
+    probability, normal around the rate and clipped to [0, 1]; the wrong label follows a random
+    linear map of the features, one per true class.
     """
     _check_rate(rate)
     generator = np.random.RandomState(seed)
-    chance = np.clip(generator.normal(rate, 0.1, len(labels)), 0, 1)
+    error_probability = np.clip(generator.normal(rate, 0.1, len(labels)), 0, 1)
     features = np.reshape(features, (len(labels), -1)).astype(np.float64)
     features = (features - features.mean(axis=0)) / np.maximum(features.std(axis=0), 1e-12)
     probability = np.empty((len(labels), num_classes))
@@ -211,13 +229,13 @@ def instance_dependent(
         scores[:, label] = -np.inf
         scores = np.exp(scores - scores.max(axis=1, keepdims=True))
         wrong = scores / scores.sum(axis=1, keepdims=True)
-        probability[members] = chance[members, None] * wrong
-        probability[members, label] = 1 - chance[members]
+        probability[members] = error_probability[members, None] * wrong
+        probability[members, label] = 1 - error_probability[members]
     return _draw(probability, generator)
 
 
 def _draw(probability, generator):
-    """One class for each row of [N, c]."""
+    """Draw one class per row of [N, c]."""
     edges = np.cumsum(probability, axis=1)
     edges[:, -1] = 1  # rounding
     return np.argmax(generator.random_sample((len(edges), 1)) < edges, axis=1)
@@ -225,16 +243,16 @@ def _draw(probability, generator):
 
 def _check_rate(rate):
     if not 0 <= rate < 1:
-        raise ValueError(f"The noise rate is {rate}; expected a share from 0 to below 1.")
+        raise ValueError(f"The noise rate is {rate}; expected a fraction from 0 to below 1.")
 
 
 def fingerprint(labels: np.ndarray) -> str:
-    """Hash of a data set's true labels in their order, to tell data sets apart."""
+    """Hash a data set's true labels in their order, to tell data sets apart."""
     return hashlib.sha256(np.asarray(labels, np.int64).tobytes()).hexdigest()
 
 
 def save_manifest(manifest: Manifest, path: str | Path) -> None:
-    """One .npz file with all that is needed to use the same labels again."""
+    """Write one .npz file with all that is needed to use the same labels again."""
     with replace_file(Path(path), binary=True) as file:
         np.savez_compressed(
             file,
@@ -246,7 +264,11 @@ def save_manifest(manifest: Manifest, path: str | Path) -> None:
 
 
 def load_manifest(path: str | Path, true: np.ndarray, *, num_classes: int = 256) -> Manifest:
-    """The manifest of a data set with these true labels."""
+    """Read the manifest of a data set with these true labels.
+
+    Raises:
+        ValueError: the file is not a manifest, or belongs to another data set.
+    """
     stored = load_arrays(Path(path))
     if not isinstance(stored, dict) or not {*Manifest._fields, "hash"} <= set(stored):
         raise ValueError(f"{path} is not a noise manifest; expected one that a run saved.")

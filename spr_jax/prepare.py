@@ -1,11 +1,11 @@
-"""Prepare a data set from its publisher's files, or by a download of them.
+"""Prepare a data set from its publisher's files, or from a download of them.
 
     python -m spr_jax.prepare mnist --raw_dir=DIR   # DIR holds train-images-idx3-ubyte.gz ...
     python -m spr_jax.prepare cifar10               # downloads
-    python -m spr_jax.prepare --check cifar10       # decodes and verifies what is there
+    python -m spr_jax.prepare --check cifar10       # decodes and verifies an existing one
 
-Data sets are kept where TensorFlow Datasets keeps them: in --data_dir, else $TFDS_DATA_DIR, else
-~/tensorflow_datasets. Interrupted, it leaves nothing that would be taken for whole: run it again.
+Data sets are stored where TensorFlow Datasets stores them: in --data_dir, else $TFDS_DATA_DIR, else
+~/tensorflow_datasets. If interrupted, it leaves no incomplete data set: run it again.
 """
 
 import argparse
@@ -15,21 +15,25 @@ from pathlib import Path
 
 import numpy as np
 
-from spr_jax.datasets import DATASETS, SOURCES, prepared, webvision
+from spr_jax.io.extras import needs_extra
+from spr_jax.io.text import program_name
 from spr_jax.registry import lookup
 from spr_jax.types import Dataset
+
+with needs_extra("train", "spr_jax.prepare"):
+    from spr_jax.datasets import DATASETS, SOURCES, prepared, webvision
 
 
 def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(
-        prog="python -m spr_jax.prepare",
+        prog=program_name("spr_jax.prepare"),
         description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("name", help=f"one of {', '.join([*SOURCES, 'webvision'])}")
     parser.add_argument("--raw_dir", default="", help="folder of the publisher's files")
-    parser.add_argument("--data_dir", default="", help="where data sets are kept")
-    parser.add_argument("--check", action="store_true", help="verify an existing one")
+    parser.add_argument("--data_dir", default="", help="where data sets are stored")
+    parser.add_argument("--check", action="store_true", help="verify an existing data set")
     parser.add_argument("--imagenet_dir", default="", help="webvision: ImageNet's validation set")
     parser.add_argument(
         "--skip_unreadable", action="store_true", help="webvision: leave damaged images out"
@@ -38,10 +42,10 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[Path, Dataset]:
-    """Prepare or check; the folder of the data set, and the data set."""
+    """Prepare or check; return the folder of the data set, and the data set."""
     name, data_dir = options.name, options.data_dir
     if name in ("digits", "folder"):
-        raise ValueError(f"{name!r} needs no preparing; it is read as it is.")
+        raise ValueError(f"{name!r} needs no preparing; it is read directly.")
     source = lookup({**SOURCES, "webvision": None}, name)
     if source and options.check:
         folder = prepared.check(source, data_dir)
@@ -60,7 +64,7 @@ def run(options: argparse.Namespace) -> tuple[Path, Dataset]:
 
 
 def summary(dataset: Dataset) -> str:
-    """A table of the examples of each class in every split."""
+    """Table of the number of examples of each class in every split."""
     splits = {"train": dataset.train, **dataset.tests}
     counts = [np.bincount(split.labels, minlength=dataset.num_classes) for split in splits.values()]
     rows = [*zip(dataset.class_names, *counts, strict=True), ("all", *map(np.sum, counts))]
@@ -71,15 +75,17 @@ def summary(dataset: Dataset) -> str:
 
 
 def main(arguments: list[str] | None = None) -> None:
+    """Run the command; exit with status 2 on bad input."""
     options = parse_arguments(arguments)
     start = time.perf_counter()
     try:
-        folder, dataset = run(options)
+        with needs_extra("train", "spr_jax.prepare"):
+            folder, dataset = run(options)
     except ValueError as error:
-        print(f"python -m spr_jax.prepare: {error}", file=sys.stderr)
+        print(f"{program_name('spr_jax.prepare')}: {error}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt:
-        print("\nInterrupted, with nothing half made left; run it again.", file=sys.stderr)
+        print("\nInterrupted; nothing incomplete is left, run it again.", file=sys.stderr)
         sys.exit(130)
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file()) / 2**20
     seconds = time.perf_counter() - start

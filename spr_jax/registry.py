@@ -7,20 +7,34 @@ from typing import Any
 
 
 def lookup(registry: Mapping[str, Any], name: str) -> Any:
-    """The entry of that name; an unknown one fails with the nearest."""
+    """Return the entry of that name; the error for an unknown one names the nearest."""
     if name in registry:
         return registry[name]
     raise ValueError(f"Unknown name {name!r}; {suggestion(name, registry)}")
 
 
 def suggestion(name: str, known) -> str:
-    """What the user may have meant, or all there is."""
+    """ "did you mean ...?" for a close match, else the list of choices."""
     nearest = difflib.get_close_matches(name, known, n=1)
     return f"did you mean {nearest[0]!r}?" if nearest else f"choose from {sorted(known)}."
 
 
+def extends(base: Callable) -> Callable[[Callable], Callable]:
+    """Decorate a function that hands its `**options` to `base`: its signature shows them."""
+
+    def decorate(function):
+        own = inspect.signature(function)
+        named = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
+        parameters = [*inspect.signature(base).parameters.values(), *named]
+        keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
+        function.__signature__ = own.replace(parameters=keywords)
+        return function
+
+    return decorate
+
+
 def options_of(function: Callable) -> dict[str, Any]:
-    """The arguments that have a default, with it."""
+    """Arguments of a function that have a default, with it."""
     parameters = inspect.signature(function).parameters.values()
     return {p.name: p.default for p in parameters if p.default is not p.empty}
 
@@ -31,7 +45,11 @@ def defaults(registry: Mapping[str, Callable], name: str) -> dict[str, Any]:
 
 
 def build(registry: Mapping[str, Callable], options: Mapping[str, Any], **given) -> Any:
-    """Call the entry that `options` name with the rest of them, and with what is `given`."""
+    """Call the entry that `options["name"]` names with the other options and the `given` arguments.
+
+    Raises:
+        ValueError: the name or an option is unknown.
+    """
     options = dict(options)
     function = lookup(registry, options.pop("name"))
     known = options_of(function)

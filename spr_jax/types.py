@@ -1,4 +1,4 @@
-"""The structures that modules hand to each other. Shapes: b examples of a batch, N of a split."""
+"""Structures that modules pass to each other. Shapes: b examples of a batch, N of a split."""
 
 from __future__ import annotations
 
@@ -13,12 +13,22 @@ if TYPE_CHECKING:  # data sets load without JAX
 class Batch(NamedTuple):
     views: tuple[Array, ...]  # [b, h, w, channels] each, float32; `images` is the first
     labels: Array  # [b], as given, possibly wrong
-    index: Array  # [b], position in the training set
-    weights: Array  # [b], mean 1 over the whole batch; 0 where a last batch is filled up
+    index: Array  # type: ignore[assignment]  # [b], position in the training set
+    weights: Array  # [b], mean 1 over the whole batch; 0 for padding rows of the last batch
+    epoch: Array | int = 0  # since the stage of the method began
 
     @property
     def images(self) -> Array:
         return self.views[0]
+
+    def rows(self, part: slice) -> Batch:
+        """Select some examples."""
+        return self._replace(
+            views=tuple(view[part] for view in self.views),
+            labels=self.labels[part],
+            index=self.index[part],
+            weights=self.weights[part],
+        )
 
 
 class Output(NamedTuple):
@@ -32,13 +42,20 @@ class Split(NamedTuple):
     true_labels: np.ndarray | None = None  # [N] where known; for metrics only
     names: np.ndarray | None = None  # [N], files of the user's own images
 
+    def take(self, index: np.ndarray) -> Split:
+        """The examples at `index`, in that order; image files stay undecoded."""
+        images, *columns = self
+        images = images[index] if isinstance(images, np.ndarray) else images.take(index)
+        rows = (None if column is None else column[index] for column in columns)
+        return Split(images, *rows)  # type: ignore[arg-type]
+
 
 class Dataset(NamedTuple):
     name: str
     train: Split
-    tests: dict[str, Split]  # by name; the first decides
+    tests: dict[str, Split]  # by name; the first is the primary one
     class_names: tuple[str, ...]
-    mean: tuple[float, ...]  # of pixels / 255, one for each channel
+    mean: tuple[float, ...]  # of pixels / 255, one per channel
     std: tuple[float, ...]
     augmentation: str  # a name in augment.AUGMENTATIONS
 

@@ -2,6 +2,8 @@
 
 import os
 import signal
+import tempfile
+from pathlib import Path
 
 # A shell that starts the tests in the background has them, and the runs they start, ignore Ctrl-C.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -11,6 +13,12 @@ os.environ.setdefault(
     "XLA_FLAGS",
     "--xla_backend_optimization_level=0 --xla_llvm_disable_expensive_passes=true",
 )
+
+# Programs are compiled once: for all modules, processes, and runs of the tests.
+PROGRAMS = Path(tempfile.gettempdir(), f"spr_jax-test-programs-{os.getuid()}")
+os.environ["JAX_COMPILATION_CACHE_DIR"] = str(PROGRAMS)
+os.environ["JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS"] = "0.2"
+os.environ["JAX_PERSISTENT_CACHE_MIN_ENTRY_SIZE_BYTES"] = "-1"
 
 import jax  # noqa: E402
 import numpy as np  # noqa: E402

@@ -2,12 +2,14 @@
 
 import numpy as np
 
-from spr_jax.label_errors import Detection, Noise, Promise
+from spr_jax.detection.types import Detection, Noise, Promise
 
 
-def made_up(given, suggested, wrong, *, clean=None, promise=None, explained=True) -> Detection:
+def made_up(
+    given, suggested, error_probability, *, clean=None, promise=None, explained=True
+) -> Detection:
     given, suggested = np.asarray(given), np.asarray(suggested)
-    wrong = np.asarray(wrong, np.float32)
+    wrong = np.asarray(error_probability, np.float32)
     classes = np.unique(np.concatenate([given, suggested]))
     by_class = np.array(
         [wrong[given == label].mean() if label in given else 0 for label in classes]
@@ -16,10 +18,10 @@ def made_up(given, suggested, wrong, *, clean=None, promise=None, explained=True
     rate = float(wrong.mean())
     return Detection(
         clean=wrong <= 0.5 if clean is None else clean,
-        entry=2 * wrong,
+        entry_penalty=2 * wrong,
         suggested=suggested,
-        gap=0.0,
-        wrong=wrong,
+        duality_gap=0.0,
+        error_probability=wrong,
         order=np.argsort(-wrong, kind="stable"),
         noise=Noise(
             rate=rate,
@@ -34,16 +36,16 @@ def made_up(given, suggested, wrong, *, clean=None, promise=None, explained=True
     )
 
 
-def promised(found: Detection, level: float, of: str) -> Detection:
+def promised(found: Detection, level: float, kind: str) -> Detection:
     numbers = np.full(len(found.noise.classes), level)
-    return found._replace(promise=Promise(level, of, numbers > 0, numbers))
+    return found._replace(promise=Promise(level, kind, numbers > 0, numbers))
 
 
 def pets(n=60, names=("cat", "cow", "dog")):
     """Features [n, 3], given labels, a detection with a third suspect, images [n, 6, 8, 3].
 
-    Example i is truly names[i % 3] and, where i < n / 3, called the next; i is the more suspect
-    the smaller it is.
+    Example i is truly names[i % 3] and, where i < n / 3, called the next; the smaller i is, the
+    more suspect is the example.
     """
     kind = np.arange(n) % 3
     features = np.eye(3)[kind] + 0.1 * np.random.default_rng(0).random((n, 3))

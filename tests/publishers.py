@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from spr_jax.datasets import animal10n, cifar10, cifar10n, mnist
-from spr_jax.datasets.source import Source
+from spr_jax.datasets.source import Examples, Source
 
 COUNTS = {"train": 50, "test": 10}
 
@@ -88,7 +88,7 @@ def cifar_md5() -> dict[str, str]:
 
 
 def cifar_arrays() -> dict[str, tuple[np.ndarray, np.ndarray]]:
-    """What the files hold: images [N, 32, 32, 3] and labels of both splits."""
+    """Contents of the files: images [N, 32, 32, 3] and labels of both splits."""
     batches = cifar_batches()
     test = batches.pop("test_batch")
     images, labels = (np.concatenate(parts) for parts in zip(*batches.values(), strict=True))
@@ -111,3 +111,9 @@ def cifar10n_source() -> Source:
 
 def animal_source() -> Source:
     return animal10n.SOURCE._replace(counts=COUNTS)
+
+
+def assert_holds(examples: Examples, images: np.ndarray, labels: np.ndarray) -> None:
+    """Assert that the examples are these, in this order."""
+    np.testing.assert_array_equal(examples.images, images.reshape(examples.images.shape))
+    np.testing.assert_array_equal(examples.labels["label"], labels)

@@ -147,7 +147,7 @@ def torchvision_box(generator, height, width, scale, ratio):
 @pytest.mark.parametrize(
     ("shape", "scale", "falls_back"),
     [
-        ((32, 32), (0.08, 1), "hardly"),
+        ((32, 32), (0.08, 1), "rarely"),
         ((15, 33), (0.5, 1), "sometimes"),
         ((40, 10), (0.9, 1), "always"),
         ((9, 31), (0.9, 1), "always"),
@@ -208,20 +208,6 @@ def test_cutmix_pastes_one_box_of_each_partner():
             box = pasted[rows[0] : rows[-1] + 1, columns[0] : columns[-1] + 1]
             assert box.all() and box.shape == (len(rows), len(columns))
     assert 0.5 <= mixed.share.min() < 0.7 and mixed.share.max() > 0.9
-
-
-def test_mixup_weighs_by_its_share():
-    images, alpha = random.normal(KEY, (4, 2, 3, 1), jnp.float32), 2.0
-    mixed = drawn(lambda key: augment.mixup(key, images, alpha=alpha), 4000)
-    share = mixed.share[:, None, None, None, None]
-    expected = share * images + (1 - share) * np.asarray(images)[mixed.partner]
-    np.testing.assert_allclose(mixed.images, expected, atol=1e-6)
-    assert mixed.images.dtype == np.float32
-    assert (np.sort(mixed.partner) == np.arange(4)).all()
-    assert mixed.share.mean() == pytest.approx(0.5, abs=0.02)
-    assert mixed.share.var() == pytest.approx(0.25 / (2 * alpha + 1), rel=0.1)
-    own = drawn(lambda key: augment.mixup(key, images, alpha=alpha, mostly_own=True), 4000)
-    np.testing.assert_allclose(own.share, np.maximum(mixed.share, 1 - mixed.share), atol=1e-6)
 
 
 @pytest.fixture(scope="module")

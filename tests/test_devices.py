@@ -1,4 +1,4 @@
-"""How many devices a machine without accelerators has."""
+"""Number of devices of a machine without accelerators."""
 
 import json
 import subprocess
@@ -19,6 +19,7 @@ print(jax.local_device_count())
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("asked", "count"),
     [({}, 8), ({"limit": 3}, 3), ({"batch_size": 100}, 5), ({"batch_size": 7}, 7)],

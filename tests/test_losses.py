@@ -95,7 +95,7 @@ def test_extreme_logits_give_finite_values_and_slopes(dtype):
     logits, labels = jnp.asarray(EXTREME, dtype), jnp.array([1, 0, 3])
     each = {"sparse": (sparse_penalty,)} | {name: (f, labels) for name, f in LOSSES.items()}
     for name, (loss, *given) in each.items():
-        value, gradient = loss(logits, *given), slope(loss, logits, *given)
+        value, gradient = jax.jit(loss)(logits, *given), slope(loss, logits, *given)
         assert value.shape == (3,), name
         assert value.dtype == gradient.dtype == dtype, name
         assert np.isfinite(np.asarray(value, float)).all(), name

@@ -93,7 +93,7 @@ def test_same_seed_same_labels_and_the_truth_is_left_alone():
 
 @pytest.mark.parametrize("rate", [-0.1, 1.0, float("nan")])
 def test_rate_out_of_range_is_described(rate):
-    with pytest.raises(ValueError, match=f"noise rate is {rate}; expected a share from 0"):
+    with pytest.raises(ValueError, match=f"rate is {rate}; expected .* 0"):
         noise.symmetric(MNIST, rate, num_classes=10)
 
 
@@ -206,9 +206,9 @@ def test_log_shows_asked_and_obtained_rate(caplog):
     ("options", "says"),
     [
         ({"kind": "symetric"}, "Unknown kind of noise 'symetric'; did you mean 'symmetric'"),
-        ({"kind": "none", "rate": 0.2}, "rate is 0.2 but noise.kind is 'none'"),
-        ({"kind": "symmetric", "rate": 1.2}, "noise rate is 1.2; expected a share"),
-        ({"kind": "matrix"}, "give a .npy or .csv file with noise.matrix"),
+        ({"kind": "none", "rate": 0.2}, "rate is 0.2 but its kind is 'none'"),
+        ({"kind": "symmetric", "rate": 1.2}, "rate is 1.2; expected"),
+        ({"kind": "matrix"}, "kind is 'matrix' .* .npy or .csv file"),
         ({"kind": "matrix", "matrix": "nowhere.npy"}, "Cannot read nowhere.npy"),
         ({"manifest": "nowhere.npz"}, "Cannot read nowhere.npz"),
     ],

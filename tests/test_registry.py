@@ -1,6 +1,6 @@
 import pytest
 
-from spr_jax.registry import build, defaults, lookup
+from spr_jax.registry import build, defaults, extends, lookup
 
 REGISTRY = {
     "gce": lambda labels, *, q=0.7: (labels, q),
@@ -24,3 +24,18 @@ def test_unknown_names_and_options_come_with_the_nearest():
         lookup(REGISTRY, "mixup")
     with pytest.raises(ValueError, match="Unknown option 'betta'; did you mean 'beta'?"):
         build(REGISTRY, {"name": "sce", "betta": 2}, labels=3)
+
+
+def test_an_extended_function_has_the_options_of_its_base():
+    def base(*, q=0.7, beta=1.0):
+        return q, beta
+
+    @extends(base)
+    def both(*, keep=0.5, **rest):
+        return keep, base(**rest)
+
+    registry = {"both": both}
+    assert defaults(registry, "both") == {"name": "both", "q": 0.7, "beta": 1.0, "keep": 0.5}
+    assert build(registry, {"name": "both", "beta": 2.0, "keep": 0.1}) == (0.1, (0.7, 2.0))
+    with pytest.raises(ValueError, match="'betta'; did you mean 'beta'?"):
+        build(registry, {"name": "both", "betta": 2.0})

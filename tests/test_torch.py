@@ -1,4 +1,4 @@
-"""C2F2 and ResNet-18 beside PyTorch on the same weights, layer by layer; needs PyTorch."""
+"""C2F2 and ResNet-18 against PyTorch on the same weights, layer by layer; needs PyTorch."""
 
 import jax
 import numpy as np

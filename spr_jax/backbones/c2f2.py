@@ -6,14 +6,14 @@ from typing import Any
 from flax import linen as nn
 from jax import Array
 
+from spr_jax.backbones.cpu_ops import max_pool
 from spr_jax.backbones.layers import ConvNorm, dense, norm
-from spr_jax.cpu_ops import max_pool
 
 xavier_dense = partial(dense, kernel_init=nn.initializers.xavier_uniform())
 
 
 class C2F2(nn.Module):
-    """Features [b, 128]: the first fully connected layer after normalisation and ReLU."""
+    """Features [b, 128]: the first fully connected layer after normalization and ReLU."""
 
     dtype: Any = None
     axis_name: str | None = None

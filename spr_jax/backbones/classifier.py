@@ -8,7 +8,7 @@ from spr_jax.types import Output
 
 
 class Classifier(nn.Module):
-    """Images to logits and features, both in single precision whatever the backbone's."""
+    """Map images to logits and features, both in single precision whatever the backbone's."""
 
     backbone: nn.Module
     num_classes: int
@@ -18,7 +18,7 @@ class Classifier(nn.Module):
         self,
         images: Array,  # [b, h, w, channels]
         train: bool,
-        feature_mask: Array | None = None,  # [d] or [b, d], multiplied on what the head sees
+        feature_mask: Array | None = None,  # [d] or [b, d], factor on the head's input
     ) -> Output:
         features = self.backbone(images, train)
         features = features.astype(jnp.promote_types(features.dtype, jnp.float32))

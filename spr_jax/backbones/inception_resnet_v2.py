@@ -7,12 +7,12 @@ import jax.numpy as jnp
 from flax import linen as nn
 from jax import Array
 
+from spr_jax.backbones.cpu_ops import Conv
 from spr_jax.backbones.layers import ConvNorm, bias_uniform, dense, fan_in_uniform
-from spr_jax.cpu_ops import Conv
 
 
 class Layer(NamedTuple):
-    """Convolution, normalisation and ReLU; `valid` means no padding."""
+    """Convolution, normalization and ReLU; `valid` means no padding."""
 
     features: int
     height: int = 1
@@ -28,7 +28,7 @@ def square(features, side, **options):
 HALVE = dict(strides=2, valid=True)
 halving_pool = partial(nn.max_pool, window_shape=(3, 3), strides=(2, 2))
 
-# A chain is a sequence of layers, branches are chains beside each other.
+# A chain is a sequence of layers, branches are parallel chains.
 STEM = (square(32, 3, **HALVE), square(32, 3, valid=True), square(64, 3))
 STEM_END = (Layer(80), square(192, 3, valid=True))
 MIXED_5B = (
@@ -55,7 +55,7 @@ BLOCK_8 = ((Layer(192),), (Layer(192), Layer(224, 1, 3), Layer(256, 3, 1)))
 
 
 class Branches(nn.Module):
-    """Chains beside each other, their channels joined."""
+    """Parallel chains, their channels concatenated."""
 
     chains: tuple[tuple[Layer, ...], ...]
     dtype: Any = None
@@ -83,7 +83,7 @@ class Branches(nn.Module):
 
 
 class Residual(nn.Module):
-    """x + scale * (branches, brought back to the width of x by a linear layer)."""
+    """x + scale * (branches, projected to the width of x by a linear layer)."""
 
     chains: tuple[tuple[Layer, ...], ...]
     scale: float
@@ -121,7 +121,7 @@ class InceptionResNetV2(nn.Module):
         images = halving_pool(branches(images, STEM))
         images = halving_pool(branches(images, STEM_END))
         mean = nn.avg_pool(images, (3, 3), padding="SAME", count_include_pad=False)
-        mean = mean.astype(images.dtype)  # it counts in the default precision
+        mean = mean.astype(images.dtype)  # avg_pool computes in the default precision
         images = jnp.concatenate(
             [branches(images, *MIXED_5B), branches(mean, (Layer(64),))], axis=-1
         )

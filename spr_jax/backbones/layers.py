@@ -1,4 +1,4 @@
-"""What the backbones share: PyTorch's initialisers, and convolution with batch normalisation."""
+"""Parts that the backbones share: PyTorch's initializers, convolution with batch normalization."""
 
 import math
 from typing import Any
@@ -7,26 +7,26 @@ import jax
 from flax import linen as nn
 from jax import Array
 
-from spr_jax.cpu_ops import Conv
+from spr_jax.backbones.cpu_ops import Conv
 
 fan_in_uniform = nn.initializers.variance_scaling(1 / 3, "fan_in", "uniform")  # +-1/sqrt(fan in)
 
 
 def bias_uniform(fan_in: int):
-    """PyTorch draws biases from the range of the weights, +-1/sqrt(fan in)."""
+    """Initializer of PyTorch's biases: uniform in the range of the weights, +-1/sqrt(fan in)."""
     bound = 1 / math.sqrt(fan_in)
     return lambda key, shape, dtype: jax.random.uniform(key, shape, dtype, -bound, bound)
 
 
 def dense(features: int, inputs: int, kernel_init=fan_in_uniform, **options) -> nn.Dense:
-    """A fully connected layer initialised as PyTorch's, or with other weights."""
+    """Make a fully connected layer, initialized as PyTorch's or with other weights."""
     return nn.Dense(features, kernel_init=kernel_init, bias_init=bias_uniform(inputs), **options)
 
 
 class ConvNorm(nn.Module):
-    """Convolution, then batch normalisation; padded so that stride 1 keeps the size.
+    """Convolution, then batch normalization; padded so that stride 1 keeps the size.
 
-    As PyTorch's, except that the running variance is Flax's, the biased one: it is smaller by
+    As in PyTorch, except that the running variance is Flax's, the biased one: it is smaller by
     1/n, n being the number of values of a channel in a batch.
     """
 
@@ -57,7 +57,7 @@ class ConvNorm(nn.Module):
 
 
 def norm(module: nn.Module, train: bool, epsilon: float = 1e-5) -> nn.BatchNorm:
-    """Batch normalisation with the `dtype` and `axis_name` of a module; statistics in float32."""
+    """Make a batch normalization with a module's `dtype` and `axis_name`; statistics in float32."""
     return nn.BatchNorm(
         not train,
         momentum=0.9,

@@ -10,7 +10,7 @@ from spr_jax.backbones.layers import ConvNorm, dense
 
 
 class Block(nn.Module):
-    """Two convolutions beside a shortcut, which is a 1x1 convolution where the shape changes."""
+    """Two convolutions and a shortcut, which is a 1x1 convolution where the shape changes."""
 
     features: int
     strides: int

@@ -1,4 +1,4 @@
-"""VGG-19 with batch normalisation (Simonyan and Zisserman, 2015), not pre-trained."""
+"""VGG-19 with batch normalization (Simonyan and Zisserman, 2015), not pre-trained."""
 
 from typing import Any
 
@@ -7,8 +7,8 @@ import numpy as np
 from flax import linen as nn
 from jax import Array
 
+from spr_jax.backbones.cpu_ops import max_pool
 from spr_jax.backbones.layers import ConvNorm
-from spr_jax.cpu_ops import max_pool
 
 STAGES = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))  # width, number of convolutions
 
@@ -18,7 +18,7 @@ def normal_dense(features: int, inputs: int, **options) -> nn.Dense:
 
 
 def adaptive_mean(images: Array, size: int = 7) -> Array:  # [b, h, w, c] -> [b, size, size, c]
-    """Means over `size` x `size` parts that cover the map, overlapping where it is smaller."""
+    """Average over `size` x `size` parts that cover the map, overlapping where it is smaller."""
 
     def parts(length):
         weights = np.zeros((size, length))

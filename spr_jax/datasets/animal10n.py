@@ -1,6 +1,6 @@
 """ANIMAL-10N: 64x64 photographs of animals that people confuse (Song et al., 2019).
 
-From its folders of images, whose names begin with the label, or from its binary batches.
+Read from folders of images whose names begin with the label, or from binary batches.
 https://dm.kaist.ac.kr/datasets/animal-10n
 """
 
@@ -34,7 +34,7 @@ def animal10n(data_dir: str = "") -> Dataset:
 
 
 def read(raw_dir: Path) -> dict[str, Examples]:
-    """Both splits; images are taken in the order of their names."""
+    """Read both splits; images are in the order of their names."""
     place = find_file(raw_dir, "training", "data_batch_1.bin", "raw_image/training")
     if place.is_dir():
         folders = {"train": place, "test": find_file(place.parent, "testing")}
@@ -64,8 +64,8 @@ def _read_batches(paths):
     for path in paths:
         if path.stat().st_size % RECORD.itemsize:
             raise ValueError(
-                f"{path} has {path.stat().st_size} bytes, which are not whole records of "
-                f"{RECORD.itemsize}: it is cut off, download it again."
+                f"{path} has {path.stat().st_size} bytes, not a multiple of the record size "
+                f"{RECORD.itemsize}: it is truncated, download it again."
             )
         records.append(np.fromfile(path, RECORD))
     records = np.concatenate(records)

@@ -1,4 +1,4 @@
-"""Arrays that are made once and memory-mapped ever after; one maker at a time."""
+"""Arrays that are computed once, then memory-mapped; guarded by a lock."""
 
 import contextlib
 import fcntl
@@ -12,9 +12,9 @@ from absl import logging
 
 
 def cached(folder: Path, make: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-    """The arrays in `folder`, one .npy file each, made by `make` if the folder is not there.
+    """Map the arrays in `folder`, one .npy file each; `make` them if the folder is missing.
 
-    Where they cannot be stored they are returned from memory, with a word in the log.
+    If they cannot be stored they are returned from memory, with a warning.
     """
     arrays = None
     if not folder.is_dir():
@@ -24,7 +24,7 @@ def cached(folder: Path, make: Callable[[], dict[str, np.ndarray]]) -> dict[str,
                     arrays = make()
                     store(folder, arrays)
         except OSError as error:
-            logging.warning("Cannot keep decoded images in %s: %s.", folder, error)
+            logging.warning("Cannot store decoded images in %s: %s.", folder, error)
             return make() if arrays is None else arrays
     return {
         path.stem: np.load(path, mmap_mode="r", allow_pickle=False)
@@ -33,9 +33,9 @@ def cached(folder: Path, make: Callable[[], dict[str, np.ndarray]]) -> dict[str,
 
 
 def store(folder: Path, arrays: dict[str, np.ndarray]) -> None:
-    """Write all arrays beside `folder`, then rename: it is there whole or not at all."""
+    """Write all arrays next to `folder`, then rename: it is complete or does not exist."""
     partial = folder.with_name(f"{folder.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)  # of a killed process
+    shutil.rmtree(partial, ignore_errors=True)  # left by a killed process
     partial.mkdir()
     try:
         for name, array in arrays.items():
@@ -48,7 +48,7 @@ def store(folder: Path, arrays: dict[str, np.ndarray]) -> None:
 
 @contextlib.contextmanager
 def alone(folder: Path) -> Iterator[None]:
-    """Only one process at a time works in `folder`; others wait."""
+    """Let one process at a time work in `folder`; others wait."""
     folder.mkdir(parents=True, exist_ok=True)
     with open(folder / ".lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)

@@ -1,7 +1,7 @@
 """CIFAR-10 (Krizhevsky, 2009) from its binary or its python version, packed or unpacked.
 
-A record is a label byte and 3072 pixel bytes, channel by channel. Whatever a batch comes in, it is
-brought to that form, whose md5 is known.
+A record is a label byte and 3072 pixel bytes, channel by channel. Every batch is converted to that
+form, whose md5 is known.
 """
 
 import io
@@ -15,7 +15,7 @@ import numpy as np
 
 from spr_jax.datasets.prepared import load, split_of
 from spr_jax.datasets.source import Examples, Source, check_md5, find_file
-from spr_jax.files import load_array_pickle
+from spr_jax.io.arrays import load_array_pickle
 from spr_jax.types import Dataset
 
 # Batch -> md5 of its file in the binary version.
@@ -47,7 +47,7 @@ def cifar10(data_dir: str = "") -> Dataset:
 
 
 def read(raw_dir: Path, md5: dict[str, str] = MD5) -> dict[str, Examples]:
-    """Both splits from the folder or archive of either version."""
+    """Read both splits from the folder or archive of either version."""
     batches = {}
     for name, content in _batches(raw_dir, md5):
         check_md5(f"{name} of CIFAR-10 in {raw_dir}", content, md5[name])
@@ -62,7 +62,7 @@ def _examples(records):
 
 
 def _batches(raw_dir: Path, names) -> Iterator[tuple[str, bytes]]:
-    """(name, content as in the binary version) of every batch."""
+    """Yield (name, content as in the binary version) of every batch."""
     place = find_file(
         raw_dir,
         "cifar-10-batches-bin",
@@ -91,7 +91,7 @@ def _files_of_folder(folder, names):
 
 
 def _files_of_archive(path, names):
-    """Members are read by name and never unpacked to disk."""
+    """Read members by name, without unpacking to disk."""
     with tarfile.open(path) as archive:
         members = [member for member in archive if Path(member.name).stem in names]
         return {
@@ -101,7 +101,7 @@ def _files_of_archive(path, names):
 
 
 def _as_records(name, content):
-    """A batch of the python version is a dict of the pixels [n, 3072] and a list of labels."""
+    """Convert a batch of the python version, a dict of pixels [n, 3072] and a list of labels."""
     if name.endswith(".bin"):
         return content
     batch = load_array_pickle(io.BytesIO(content))

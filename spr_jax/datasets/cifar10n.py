@@ -1,6 +1,6 @@
-"""CIFAR-10N: what people said of CIFAR-10's training images (Wei et al., 2022).
+"""CIFAR-10N: human labels of CIFAR-10's training images (Wei et al., 2022).
 
-Three people labelled each image. https://github.com/UCSC-REAL/cifar-10-100n
+Three people labeled each image. https://github.com/UCSC-REAL/cifar-10-100n
 """
 
 import io
@@ -13,7 +13,7 @@ import numpy as np
 from spr_jax.datasets import cifar10 as base
 from spr_jax.datasets.prepared import load, split_of
 from spr_jax.datasets.source import Examples, find_file
-from spr_jax.files import load_array_pickle, load_arrays
+from spr_jax.io.arrays import load_array_pickle, load_arrays
 from spr_jax.registry import lookup
 from spr_jax.types import Dataset
 
@@ -28,7 +28,15 @@ OPINIONS = {
 
 
 def cifar10n(labels: str = "worst", data_dir: str = "") -> Dataset:
-    """CIFAR-10 with human labels: aggre (9 % wrong), random1, random2, random3 (18), worst (40)."""
+    """CIFAR-10 with human labels: aggre (9 % wrong), random1, random2, random3 (18), worst (40).
+
+    Args:
+        labels: which of them.
+        data_dir: where data sets are stored; default: where TensorFlow Datasets stores them.
+
+    Raises:
+        ValueError: `labels` is unknown, or the data set is missing and cannot be prepared.
+    """
     lookup(OPINIONS, labels)
     splits = load(SOURCE, data_dir)
     return Dataset(
@@ -43,16 +51,16 @@ def cifar10n(labels: str = "worst", data_dir: str = "") -> Dataset:
 
 
 def read(raw_dir: Path, md5: dict[str, str] = base.MD5) -> dict[str, Examples]:
-    """CIFAR-10, with the human labels of its training images as further columns.
+    """Read CIFAR-10, with the human labels of its training images as further columns.
 
-    People saw no test images; there the columns repeat the true label.
+    The test images have no human labels; their columns repeat the true label.
     """
     splits = base.read(raw_dir, md5)
     stored = _opinions(raw_dir)
     true = splits["train"].labels["label"]
     if not np.array_equal(stored["clean_label"], true):
         raise ValueError(
-            f"The human labels in {raw_dir} are in another order than the images; expected the "
+            f"The human labels in {raw_dir} are not in the order of the images; expected the "
             "order of CIFAR-10's own batches."
         )
     human = {name: stored[theirs].astype(np.uint8) for name, theirs in OPINIONS.items()}
@@ -64,7 +72,7 @@ def read(raw_dir: Path, md5: dict[str, str] = base.MD5) -> dict[str, Examples]:
 
 
 def _opinions(raw_dir):
-    """The publisher's names -> [50000], from any of the forms in which they are around."""
+    """Read the publisher's names -> [50000], from any published format."""
     names = ("cifar10n.npz", "CIFAR-10_human.pt", "CIFAR-10_human_annotations.csv")
     homes = ("", "data/")
     path = find_file(raw_dir, *(home + name for home in homes for name in names))
@@ -79,14 +87,14 @@ def _opinions(raw_dir):
 
 
 def _read_torch(path):
-    """A dict of NumPy arrays that torch.save wrote: a zip with one pickle that matters."""
+    """Read a dict of NumPy arrays that torch.save wrote: a zip with one relevant pickle."""
     with zipfile.ZipFile(path) as archive:
         pickled = next((name for name in archive.namelist() if name.endswith("/data.pkl")), "")
         return load_array_pickle(io.BytesIO(archive.read(pickled)))
 
 
 def _read_table(path):
-    """The version for TensorFlow is in the order in which TFDS shuffles CIFAR-10."""
+    """Read the version for TensorFlow, which is in the order in which TFDS shuffles CIFAR-10."""
     order = load_arrays(find_file(path.parent, "image_order_c10.npy"))
     with open(path, encoding="utf-8") as file:
         names = file.readline().strip().split(",")

@@ -12,7 +12,7 @@ def digits() -> Dataset:
     stored = load_digits()
     images = (stored.images * 15).astype(np.uint8)[..., None]  # 0..16 -> 0..240
     labels = stored.target.astype(np.int32)
-    test = np.arange(len(labels)) % 5 == 4  # writers come one after the other: take from all
+    test = np.arange(len(labels)) % 5 == 4  # examples are ordered by writer: take some of each
     return Dataset(
         name="digits",
         train=Split(images[~test], labels[~test], labels[~test]),

@@ -1,12 +1,12 @@
-"""One's own images.
+"""The user's own images, in one of three layouts.
 
-    photos/cat/1.jpg         a folder for each class, some images of each held out as test set; or
-    photos/train/cat/1.jpg   two folders of those, `train` and `test`; or
+    photos/cat/1.jpg         one folder per class; some images of each are held out as the test set
+    photos/train/cat/1.jpg   the same in two folders, `train` and `test`
     photos/labels.csv        a table with the columns `file`, `label` and, if known, `true_label`
 
-With true labels the test set has those, else it is as noisy as the rest.
+The test set has the true labels if they are known; otherwise it is as noisy as the rest.
 
-Small sets are decoded once and kept as arrays; large ones are streamed from their files.
+Small sets are decoded once and stored as arrays; large ones are streamed from their files.
 """
 
 import csv
@@ -32,7 +32,7 @@ from spr_jax.types import Dataset, Split
 
 
 class Listing(NamedTuple):
-    """What is in the folder, a row for each image."""
+    """Contents of the folder, one row per image."""
 
     paths: np.ndarray  # [N] text
     labels: np.ndarray  # [N] class names
@@ -48,16 +48,28 @@ def folder(
     memory_gb: float = 1.0,
     data_dir: str = "",
 ) -> Dataset:
-    """Your own images: a folder for each class, or files listed in a labels.csv."""
+    """Your own images: one folder per class, or files listed in a labels.csv.
+
+    Args:
+        path: the folder.
+        size: images become squares of this many pixels.
+        test_share: fraction of each class held out as the test set.
+        skip_unreadable: leave damaged images out instead of failing.
+        memory_gb: larger sets are streamed from their files.
+        data_dir: where decoded images are stored; default: where TensorFlow Datasets stores data.
+
+    Raises:
+        ValueError: the folder or its labels.csv is missing, malformed or has unreadable images.
+    """
     root = Path(path).expanduser().absolute()
     if not path or not root.is_dir():
-        raise ValueError(f"There is no folder {path!r}; give one with --config.dataset.path=DIR.")
+        raise ValueError(f"There is no folder {path!r}; path must be a folder of images.")
     if not 0 <= test_share < 1:
-        raise ValueError(f"test_share is {test_share}; expected a share from 0 to below 1.")
+        raise ValueError(f"test_share is {test_share}; expected a fraction from 0 to below 1.")
     listing = _list(root, test_share)
     class_names = _class_names(root, listing)
     streamed = len(listing.paths) * size * size * 3 > memory_gb * 2**30
-    # Streamed images are seen a little larger than the crop, as usual; decoded ones are cropped
+    # Streamed images are resized to slightly more than the crop, as usual; decoded ones are cropped
     # again on the device.
     files = ImageFiles(listing.paths, size, round(size * 320 / 299) if streamed else size)
     stored = _decode_once(root, files, streamed, usual_data_dir(data_dir))
@@ -87,10 +99,10 @@ def folder(
 
 
 def _list(root, test_share):
-    """The folder's images and labels, in whichever of the three layouts it has."""
+    """List the folder's images and labels, whichever of the three layouts it has."""
     if (root / "labels.csv").exists():
         return _hold_out(_read_table(root), test_share)
-    # A class may be called "train": then that folder holds images and no folders.
+    # A class may be called "train": then that folder holds images and no subfolders.
     inner = root / "train"
     has_splits = inner.is_dir() and any(path.is_dir() for path in inner.iterdir())
     paths, labels = _class_folders(inner if has_splits else root)
@@ -103,7 +115,7 @@ def _list(root, test_share):
 
 
 def _class_folders(root):
-    """(paths, names) of a folder for each class."""
+    """List (paths, names) of one folder per class."""
     paths, labels = [], []
     for home in sorted(root.iterdir()):
         if not home.is_dir() or home.name.startswith("."):
@@ -131,7 +143,7 @@ def _read_table(root):
         if not all(known) or not (root / row["file"]).is_file():
             raise ValueError(
                 f"Line {number} of {path} has {known}; expected a file in {root} and its label in "
-                "every line, and its true label where there is such a column."
+                "every line, and its true label if there is such a column."
             )
     true = np.array([row["true_label"] for row in rows]) if "true_label" in names else None
     paths = np.array([str(root / row["file"]) for row in rows])
@@ -139,7 +151,7 @@ def _read_table(root):
 
 
 def _hold_out(listing, share):
-    """The same images of each class every time."""
+    """Hold out the same images of each class every time."""
     test = listing.test.copy()
     for label in np.unique(listing.labels):
         members = np.random.RandomState(0).permutation(np.flatnonzero(listing.labels == label))
@@ -159,10 +171,10 @@ def _class_names(root, listing):
 
 
 def _decode_once(root, files, streamed, data_dir):
-    """`errors` of all files and, unless they are streamed, `images`; anew if a file changes."""
+    """Return `errors` of all files and, unless streamed, `images`; redone if a file changes."""
 
     def make():
-        for other in home.iterdir():  # of files as they were before
+        for other in home.iterdir():  # from an earlier state of the files
             if other.is_dir():
                 shutil.rmtree(other)
         images = None if streamed else np.zeros(files.shape, np.uint8)

@@ -1,4 +1,4 @@
-"""Image files: any kind that Pillow opens, as RGB arrays of one size."""
+"""Image files of any kind that Pillow opens, as RGB arrays of one size."""
 
 import dataclasses
 import os
@@ -11,17 +11,17 @@ from absl import logging
 from PIL import Image, ImageOps, UnidentifiedImageError
 from tqdm import tqdm
 
-from spr_jax.cores import num_cores
+from spr_jax.devices import num_cores
 
 IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
-# Pillow gives the memory of every image back to the system; keeping some of it for the next image
-# halves the time of decoding where page faults are slow.
+# Pillow returns the memory of every image to the system; keeping some of it for the next image
+# halves the decoding time where page faults are slow.
 Image.core.set_blocks_max(4 * num_cores())
 ENDINGS = frozenset(".avif .bmp .gif .jfif .jpeg .jpg .pgm .png .ppm .tif .tiff .webp".split())
 
 
 def image_files(folder: Path) -> list[Path]:
-    """All image files below a folder, sorted, hidden ones left out.
+    """List all image files below a folder except hidden ones.
 
     Sorted by name: the order of a directory listing depends on the file system.
     """
@@ -33,15 +33,16 @@ def image_files(folder: Path) -> list[Path]:
 
 
 def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Image:
-    """An upright RGB image: transparency becomes white, 16-bit grey becomes 8.
+    """Open an upright RGB image: transparency becomes white, 16-bit gray becomes 8-bit.
 
-    `short_side` is the length that will do; JPEG decodes to a smaller image much faster.
+    `short_side` is the length that suffices; JPEG decodes to a smaller image much faster.
     """
     try:
-        with Image.open(path) as image:
+        with Image.open(path) as file:
             if short_side:
-                image.draft("RGB", (short_side, short_side))
-            image.load()
+                file.draft("RGB", (short_side, short_side))
+            file.load()
+            image: Image.Image = file
             ImageOps.exif_transpose(image, in_place=True)
             if image.mode in ("F", "I"):
                 raise ValueError("its pixels have 32 bits, expected 8 or 16")
@@ -52,13 +53,13 @@ def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Imag
                 image = Image.alpha_composite(white, image.convert("RGBA"))
             return image if image.mode == "RGB" else image.convert("RGB")
     except UnidentifiedImageError:
-        raise ValueError(f"Cannot read the image {path}: it is damaged or no image.") from None
-    except Exception as error:  # Pillow's readers raise all kinds on damaged files
+        raise ValueError(f"Cannot read the image {path}: it is damaged or not an image.") from None
+    except Exception as error:  # Pillow raises many kinds on damaged files
         raise ValueError(f"Cannot read the image {path}: {error}.") from None
 
 
 def centre_crop(image: Image.Image, size: int, short_side: int) -> np.ndarray:
-    """[size, size, 3] from the middle of the image, its short side resized to `short_side`."""
+    """Cut [size, size, 3] from the middle of the image, its short side resized to `short_side`."""
     width, height = image.size
     side = size * min(width, height) / short_side  # of the crop, in pixels of the original
     left, top = (width - side) / 2, (height - side) / 2
@@ -73,13 +74,14 @@ def random_resized_crop(
     scale: tuple[float, float] = (0.08, 1.0),
     ratio: tuple[float, float] = (3 / 4, 4 / 3),
 ) -> np.ndarray:
-    """[size, size, 3] from a box of random area and shape; as augment.resized_crop on the device.
+    """Cut [size, size, 3] from a box of random area and shape, as augment.resized_crop does.
 
-    Ten tries to fit the box into the image, then the largest central box of a fair shape.
+    Ten tries to fit the box into the image, then the largest central box of allowed ratio.
     """
     width, height = image.size
     shares = generator.uniform(*scale, 10) * width * height
-    ratios = np.exp(generator.uniform(*np.log(ratio), 10))
+    low, high = np.log(ratio)
+    ratios = np.exp(generator.uniform(low, high, 10))
     widths, heights = np.sqrt(shares * ratios), np.sqrt(shares / ratios)
     fits = np.flatnonzero((widths <= width) & (heights <= height))
     if len(fits):
@@ -99,11 +101,11 @@ def _resize(image, size, box):
 
 @dataclasses.dataclass(frozen=True)
 class ImageFiles:
-    """Files that look like an array [N, size, size, 3] uint8 and are decoded when asked for."""
+    """Files that look like an array [N, size, size, 3] uint8 and are decoded when indexed."""
 
     paths: Sequence[str]
     size: int
-    short_side: int  # images are seen as resized to it before `size` pixels are cut out
+    short_side: int  # images are resized to it before `size` pixels are cut out
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -122,11 +124,11 @@ class ImageFiles:
         )
 
     def take(self, index: np.ndarray) -> "ImageFiles":
-        """Some of the files, still undecoded."""
+        """Select files, still undecoded."""
         return dataclasses.replace(self, paths=np.asarray(self.paths)[index])
 
     def random_crops(self, index: int, num_views: int, seed: Sequence[int]) -> list[np.ndarray]:
-        """Views of one image, cut at random; a pure function of its arguments."""
+        """Cut random views of one image; a pure function of its arguments."""
         image, generator = self._open(index), np.random.default_rng(seed)
         return [random_resized_crop(image, self.size, generator) for _ in range(num_views)]
 
@@ -135,7 +137,7 @@ class ImageFiles:
 
 
 def decode_all(files: ImageFiles, into: np.ndarray | None = None) -> list[str]:
-    """Decode every file once, into an array if there is one; what is wrong with each, or ""."""
+    """Decode every file once, into an array if given; return the error of each, or ""."""
 
     def decode(index):
         try:
@@ -152,7 +154,7 @@ def decode_all(files: ImageFiles, into: np.ndarray | None = None) -> list[str]:
 
 
 def readable(errors: Sequence[str], *, skip: bool) -> np.ndarray:
-    """[N], which images can be used; any that cannot is an error unless it may be skipped."""
+    """Mask of the usable images, [N]; any other is an error unless `skip` is set."""
     found = [error for error in errors if error]
     if found and not skip:
         more = f" {len(found) - 1} more cannot be read either." if len(found) > 1 else ""

@@ -38,7 +38,7 @@ def mnist(data_dir: str = "") -> Dataset:
 
 
 def read(raw_dir: Path, files: dict[str, dict[str, str]] = FILES) -> dict[str, Examples]:
-    """Both splits from four idx files, gzipped or not."""
+    """Read both splits from four idx files, gzipped or not."""
     splits = {}
     for split, names in files.items():
         images, labels = (_read_idx(raw_dir, name, md5) for name, md5 in names.items())
@@ -47,7 +47,7 @@ def read(raw_dir: Path, files: dict[str, dict[str, str]] = FILES) -> dict[str, E
 
 
 def _read_idx(raw_dir, name, md5):
-    """Two zero bytes, type 8 (uint8), the number of axes, their lengths, the values."""
+    """Read two zero bytes, type 8 (uint8), the number of axes, their lengths, the values."""
     homes = ("", "MNIST/raw/")  # the second is torchvision's
     path = find_file(raw_dir, *(f"{home}{name}{end}" for home in homes for end in (".gz", "")))
     try:

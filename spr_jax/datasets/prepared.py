@@ -1,10 +1,10 @@
 """Data sets that are prepared once: the publisher's files -> records -> arrays in memory.
 
-    DATA_DIR/spr_NAME/1.0.0/                records and their description, as TFDS has them
+    DATA_DIR/spr_NAME/1.0.0/                records and their description, in TFDS's format
     DATA_DIR/spr_NAME/1.0.0/decoded_SPLIT/  the same as uint8 arrays, memory-mapped when read
 
-A second start reads the arrays and imports nothing of TFDS. Both are written beside their place
-and renamed, under a lock, so that whatever happens a data set is there whole or not at all.
+A second start reads the arrays and does not import TFDS. Both are written under another name and
+renamed, under a lock, so that whatever happens a data set is complete or does not exist.
 """
 
 import json
@@ -29,13 +29,13 @@ from spr_jax.types import Split
 
 
 def usual_data_dir(data_dir: str = "") -> Path:
-    """The folder asked for, or the one that TFDS uses."""
+    """Return the given folder, or the one that TFDS uses."""
     usual = os.environ.get("TFDS_DATA_DIR") or "~/tensorflow_datasets"
     return Path(data_dir or usual).expanduser()
 
 
 def load(source: Source, data_dir: str = "") -> dict[str, Examples]:
-    """The splits of a data set; if it is missing it is prepared first."""
+    """Load the splits of a data set; prepare it first if it is missing."""
     folder = folder_of(source, data_dir)
     if folder is None:
         home = usual_data_dir(data_dir)
@@ -44,20 +44,32 @@ def load(source: Source, data_dir: str = "") -> dict[str, Examples]:
             folder = prepare(source, data_dir=data_dir)
         except ValueError as error:
             raise ValueError(
-                f"{source.name} is not in {home} and cannot be prepared: {error} The command for "
-                f"it is {command(source, home)}."
+                f"{source.name} is not in {home} and cannot be prepared: {error} Prepare it "
+                f"with {command(source, home)}."
             ) from error
     return {split: _decoded(source, folder, split) for split in source.counts}
 
 
 def split_of(examples: Examples, *, given: str = "label", known: bool = True) -> Split:
-    """Examples with the labels of one column, right or wrong, and the true ones if known."""
-    given, true = (examples.labels[name].astype(np.int32) for name in (given, "label"))
-    return Split(examples.images, given, true if known else None)
+    """Make a split with the labels of one column, and the true ones if known."""
+    labels, true = (examples.labels[name].astype(np.int32) for name in (given, "label"))
+    return Split(examples.images, labels, true if known else None)
 
 
 def prepare(source: Source, raw_dir: str = "", data_dir: str = "") -> Path:
-    """Write a data set from its publisher's files, or a download of them; the folder it is in."""
+    """Write a data set from its publisher's files, or a download of them.
+
+    Args:
+        source: the data set.
+        raw_dir: folder of the publisher's files; default: $SPR_RAW_DIR, or else a download.
+        data_dir: where data sets are stored; default: where TFDS stores them.
+
+    Returns:
+        The folder of the prepared data set.
+
+    Raises:
+        ValueError: the files are missing or damaged, or cannot be written.
+    """
     home = usual_data_dir(data_dir)
     folder = home / f"spr_{source.name}" / VERSION
     try:
@@ -70,18 +82,25 @@ def prepare(source: Source, raw_dir: str = "", data_dir: str = "") -> Path:
             _check_space(home, splits)
             write_records(source, splits, home)
             for split, (images, labels) in splits.items():
-                make = partial(dict, images=images, **labels)
-                cached(_cache(folder, split), make)
+                arrays = {"images": images, **labels}
+                cached(_cache(folder, split), partial(dict, arrays))
     except OSError as error:
         raise ValueError(
-            f"Cannot prepare {source.name} in {home}: {error.strerror or error}; give another "
-            "folder with --data_dir, or make room in this one."
+            f"Cannot prepare {source.name} in {home}: {error.strerror or error}; choose "
+            "another data_dir, or make room in this one."
         ) from error
     return folder
 
 
 def check(source: Source, data_dir: str = "") -> Path:
-    """Decode a prepared data set; compare it with its publisher's, or with what was written."""
+    """Decode a prepared data set; compare it with its publisher's, or with what was written.
+
+    Returns:
+        The folder of the data set.
+
+    Raises:
+        ValueError: the data set is missing, damaged or changed.
+    """
     folder = folder_of(source, data_dir)
     if folder is None:
         home = usual_data_dir(data_dir)
@@ -101,7 +120,7 @@ def check(source: Source, data_dir: str = "") -> Path:
 
 
 def folder_of(source: Source, data_dir: str = "") -> Path | None:
-    """Where the data set is: ours, or one that TFDS prepared, if it has ids. None if missing."""
+    """Find the data set: ours, or one that TFDS prepared, if it has ids. None if missing."""
     home = usual_data_dir(data_dir)
     stock = sorted((home / source.stock).glob("*.*.*")) if source.stock else []
     folders = [home / f"spr_{source.name}" / VERSION, *reversed(stock)]
@@ -109,7 +128,7 @@ def folder_of(source: Source, data_dir: str = "") -> Path | None:
 
 
 def command(source: Source, data_dir: Path) -> str:
-    """What the user types to get the data set."""
+    """Command that prepares the data set."""
     return f"`python -m spr_jax.prepare {source.name} --raw_dir=DIR --data_dir={data_dir}`"
 
 
@@ -133,7 +152,7 @@ def _decoded(source, folder, split):
 
 
 def _written_hash(folder, split):
-    """What was written, as its description says; TFDS's own say nothing."""
+    """Hash of what was written, from our description; TFDS's own have none."""
     path = folder / "metadata.json"
     return json.loads(path.read_text()).get("sha256", {}).get(split) if path.exists() else None
 
@@ -143,11 +162,11 @@ def _cache(folder, split):
 
 
 def _check_space(home, splits):
-    """Records and arrays together: better to fail now than when half is written."""
+    """Check that records and arrays fit: better to fail now than when half is written."""
     needed = 2 * sum(examples.images.nbytes for examples in splits.values()) / 2**20
     free = shutil.disk_usage(home).free / 2**20
     if free < needed:
         raise ValueError(
-            f"{home} has {free:.0f} MiB free and {needed:.0f} MiB are needed; give another folder "
-            "with --data_dir, or make room in this one."
+            f"{home} has {free:.0f} MiB free and {needed:.0f} MiB are needed; choose another "
+            "data_dir, or make room in this one."
         )

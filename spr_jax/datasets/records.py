@@ -19,7 +19,7 @@ VERSION = "1.0.0"
 
 
 def write_records(source: Source, splits: dict[str, Examples], data_dir: Path) -> None:
-    """Into data_dir/spr_NAME/VERSION, whole or not at all."""
+    """Write into data_dir/spr_NAME/VERSION, completely or not at all."""
     import tensorflow_datasets as tfds
 
     images, labels = splits["train"]
@@ -29,7 +29,9 @@ def write_records(source: Source, splits: dict[str, Examples], data_dir: Path) -
         **{name: tfds.features.ClassLabel(names=source.class_names) for name in labels},
     }
 
-    class Builder(tfds.core.GeneratorBasedBuilder, skip_registration=True):
+    class Builder(  # type: ignore[call-arg]
+        tfds.core.GeneratorBasedBuilder, skip_registration=True
+    ):
         name = f"spr_{source.name}"
         VERSION = tfds.core.Version(VERSION)
 
@@ -51,15 +53,15 @@ def write_records(source: Source, splits: dict[str, Examples], data_dir: Path) -
                 values = {name: int(column[index]) for name, column in labels.items()}
                 yield index, {"id": index, "image": _png(images[index]), **values}
 
-    tfds.disable_progress_bar()  # ours says what is written, and TFDS speaks of a download
+    tfds.disable_progress_bar()  # ours says what is written; TFDS's mentions a download
     builder = Builder(data_dir=data_dir, file_format="array_record")
-    for partial in Path(builder.data_dir).parent.glob("incomplete.*"):  # of a killed process
+    for partial in Path(builder.data_dir).parent.glob("incomplete.*"):  # left by a killed process
         shutil.rmtree(partial)
     config = tfds.download.DownloadConfig(try_download_gcs=False)
     try:
         with contextlib.redirect_stdout(io.StringIO()):
             builder.download_and_prepare(download_config=config)
-    except RuntimeError as error:  # what array_record makes of a full disk
+    except RuntimeError as error:  # how array_record reports a full disk
         raise OSError(str(error).split("write() failed: ")[-1].split(";")[0]) from error
 
 
@@ -88,12 +90,12 @@ def read_records(folder: Path, split: str) -> Examples:
 
 
 def has_records(folder: Path) -> bool:
-    """Whether TFDS finished a data set here, in the format that needs no TensorFlow."""
+    """True if TFDS finished a data set here, in the format that needs no TensorFlow."""
     return (folder / "dataset_info.json").exists() and any(folder.glob("*.array_record*"))
 
 
 def _png(image):
-    """A lossless file of one image: TFDS takes files without TensorFlow, but no arrays."""
+    """Encode one image as a lossless file: without TensorFlow, TFDS takes files but no arrays."""
     file = io.BytesIO()
     picture = Image.fromarray(image[..., 0] if image.shape[-1] == 1 else image)
     picture.save(file, "png", compress_level=1)

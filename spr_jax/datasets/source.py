@@ -1,4 +1,4 @@
-"""Where a data set comes from: its publisher's files, what is known of them, how they are had."""
+"""Sources of data sets: the publisher's files, their checksums, and how to get them."""
 
 import contextlib
 import hashlib
@@ -15,7 +15,7 @@ import numpy as np
 
 class Examples(NamedTuple):
     images: np.ndarray  # [N, h, w, channels] uint8, in the publisher's order
-    labels: dict[str, np.ndarray]  # [N] uint8 each: `label`, and what other annotators said
+    labels: dict[str, np.ndarray]  # [N] uint8 each: `label`, and those of other annotators
 
 
 class Source(NamedTuple):
@@ -24,8 +24,8 @@ class Source(NamedTuple):
     counts: dict[str, int]  # examples of each split
     read: Callable[[Path], dict[str, Examples]]  # a folder of the publisher's files -> splits
     homepage: str
-    urls: dict[str, str] = {}  # file -> where it is downloaded; empty if only by hand
-    sha256: dict[str, str] = {}  # of each split, where known: see `content_hash`
+    urls: dict[str, str] = {}  # file -> download; empty if it must be requested
+    sha256: dict[str, str] = {}  # of each split, if known: see `content_hash`
     stock: str = ""  # TFDS's own data set of the same examples, if it has ids
 
 
@@ -35,7 +35,7 @@ def check_examples(source: Source, split: str, examples: Examples) -> None:
     if len(examples.images) != expected:
         raise ValueError(
             f"The {split} split of {source.name} has {len(examples.images)} examples; expected "
-            f"{expected}: some files are missing or of another data set."
+            f"{expected}: some files are missing or belong to another data set."
         )
     for name, values in examples.labels.items():
         if len(values) != expected or values.min() < 0 or values.max() > last:
@@ -46,8 +46,8 @@ def check_examples(source: Source, split: str, examples: Examples) -> None:
 
 
 def content_hash(examples: Examples) -> str:
-    """Hash of images and labels, whatever they were stored in."""
-    digest = hashlib.sha256(np.ascontiguousarray(examples.images))
+    """Hash images and labels, independent of their storage format."""
+    digest = hashlib.sha256(np.ascontiguousarray(examples.images).data)
     for name in sorted(examples.labels):
         digest.update(np.asarray(examples.labels[name], np.uint8).tobytes())
     return digest.hexdigest()
@@ -64,7 +64,7 @@ def check_md5(path: Path | str, content: bytes, expected: str) -> None:
 
 
 def find_file(folder: Path, *names: str) -> Path:
-    """The first of these that exists; names may hold folders."""
+    """Return the first of these that exists; names may include folders."""
     for name in names:
         if (folder / name).exists():
             return folder / name
@@ -73,28 +73,30 @@ def find_file(folder: Path, *names: str) -> Path:
 
 
 def read_raw(source: Source, raw_dir: str, downloads: Path) -> dict[str, Examples]:
-    """The publisher's files: in `raw_dir` or $SPR_RAW_DIR, or its folder NAME; or downloaded."""
+    """Read the publisher's files in `raw_dir` or $SPR_RAW_DIR (or its folder NAME), or download."""
     raw_dir = raw_dir or os.environ.get("SPR_RAW_DIR", "")
     if raw_dir:
         folder = Path(raw_dir).expanduser()
         if not folder.is_dir():
-            raise ValueError(f"There is no folder {raw_dir}; --raw_dir is where the files are.")
+            raise ValueError(
+                f"There is no folder {raw_dir}; raw_dir must hold the publisher's files."
+            )
         return source.read(folder / source.name if (folder / source.name).is_dir() else folder)
     folder = _download(source, downloads)
     try:
         return source.read(folder)
     except ValueError:
-        for path in folder.iterdir():  # what came is no good: fetch it anew the next time
+        for path in folder.iterdir():  # a bad download: fetch it again the next time
             for stored in (path.resolve(), Path(f"{path.resolve()}.INFO")):
                 stored.unlink(missing_ok=True)
         raise
 
 
 def _download(source, downloads):
-    """Through TFDS's download manager; the files show under their own names."""
-    by_hand = f"get it from {source.homepage} and give its folder with --raw_dir"
+    """Download with TFDS's download manager, then link the files under their own names."""
+    by_hand = f"get it from {source.homepage} and give its folder as raw_dir"
     if not source.urls:
-        raise ValueError(f"{source.name} cannot be downloaded without its publisher; {by_hand}.")
+        raise ValueError(f"{source.name} must be requested from its publisher; {by_hand}.")
     try:
         _check_online(source)
         import tensorflow_datasets as tfds
@@ -113,7 +115,7 @@ def _download(source, downloads):
 
 
 def _check_online(source):
-    """Say at once what TFDS would say after minutes of trying; a proxy is for it to find."""
+    """Fail at once where TFDS would retry for minutes; it finds a proxy itself."""
     if not urllib.request.getproxies():
         for url in map(urllib.parse.urlsplit, source.urls.values()):
             port = url.port or {"http": 80, "https": 443}[url.scheme]

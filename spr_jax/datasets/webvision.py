@@ -1,12 +1,13 @@
-"""WebVision (mini): photographs from a web search, labelled by their search words.
+"""WebVision (mini): photographs from a web search, labeled by their search words.
 
 The first 50 classes of the Google subset, as in the papers, and the publisher's validation set;
 optionally ImageNet's validation images of the same classes as a second test set. The images stay
 files where they are and are decoded while training; preparing reads the lists, decodes every image
-once to know that it can be, and writes an index.
+once to verify it, and writes an index.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -20,7 +21,8 @@ from spr_jax.datasets.images import (
 )
 from spr_jax.datasets.prepared import usual_data_dir
 from spr_jax.datasets.source import find_file
-from spr_jax.files import load_arrays, replace_file
+from spr_jax.io.arrays import load_arrays
+from spr_jax.io.atomic import replace_file
 from spr_jax.types import Dataset, Split
 
 HOMEPAGE = "https://data.vision.ee.ethz.ch/cvl/webvision"
@@ -28,7 +30,14 @@ TESTS = ("webvision", "imagenet")
 
 
 def webvision(data_dir: str = "") -> Dataset:
-    """Web photographs of 50 classes with real errors, streamed; ImageNet as a second test set."""
+    """Web photographs of 50 classes with real errors, streamed; ImageNet as a second test set.
+
+    Args:
+        data_dir: where data sets are stored; default: where TensorFlow Datasets stores them.
+
+    Raises:
+        ValueError: the data set has not been prepared.
+    """
     stored = _read_index(data_dir)
 
     def split(name, known):
@@ -55,12 +64,26 @@ def prepare(
     num_classes: int = 50,
     skip_unreadable: bool = False,
 ) -> Path:
-    """Write the index of a folder that holds info, google and val_images_256."""
+    """Write the index of a folder that holds info, google and val_images_256.
+
+    Args:
+        raw_dir: that folder.
+        data_dir: where data sets are stored; default: where TensorFlow Datasets stores them.
+        imagenet_dir: ImageNet's validation images, for a second test set.
+        num_classes: the first this many classes are used.
+        skip_unreadable: leave damaged images out instead of failing.
+
+    Returns:
+        The folder of the index.
+
+    Raises:
+        ValueError: files are missing, malformed or unreadable, or the index cannot be written.
+    """
     root = Path(raw_dir).expanduser().absolute()
     if not raw_dir or not root.is_dir():
         raise ValueError(
-            f"There is no folder {raw_dir!r}; WebVision is not downloaded, get it from {HOMEPAGE} "
-            "and give the folder that holds info, google and val_images_256 with --raw_dir."
+            f"There is no folder {raw_dir!r}; WebVision must be requested: get it from "
+            f"{HOMEPAGE} and give the folder of info, google and val_images_256 as raw_dir."
         )
     synsets = [line.split(maxsplit=1) for line in _lines(root, "info/synsets.txt")][:num_classes]
     splits = {
@@ -72,7 +95,9 @@ def prepare(
     if imagenet_dir:
         images = Path(imagenet_dir).expanduser().absolute()
         splits["imagenet"] = _read_imagenet(images, [words[0] for words in synsets])
-    arrays = {"class_names": np.array([words[-1].split(",")[0].strip() for words in synsets])}
+    arrays: dict[str, Any] = {
+        "class_names": np.array([words[-1].split(",")[0].strip() for words in synsets])
+    }
     for name, (paths, labels) in splits.items():
         good = readable(decode_all(_files(paths)), skip=skip_unreadable)
         arrays |= {f"{name}_paths": np.array(paths)[good], f"{name}_labels": labels[good]}
@@ -115,7 +140,7 @@ def _read_index(data_dir):
 
 
 def _read_list(root, name, home, num_classes):
-    """(paths, labels) of the lines `google/q0001/a.jpg 0` whose label is below `num_classes`."""
+    """Read (paths, labels) of lines `google/q0001/a.jpg 0` with a label below `num_classes`."""
     rows = [line.rsplit(maxsplit=1) for line in _lines(root, name)]
     bad = [row for row in rows if len(row) != 2 or not row[1].isdigit()]
     if bad:
@@ -129,7 +154,7 @@ def _read_list(root, name, home, num_classes):
 
 
 def _read_imagenet(folder, synsets):
-    """(paths, labels) of validation images: in a folder for each class, or with the devkit."""
+    """Read (paths, labels) of validation images: one folder per class, or with the devkit."""
     if (folder / synsets[0]).is_dir():
         rows = [(path, k) for k, name in enumerate(synsets) for path in image_files(folder / name)]
     else:
@@ -143,7 +168,7 @@ def _read_imagenet(folder, synsets):
         if len(paths) != len(lines):
             raise ValueError(
                 f"{folder} has {len(paths)} validation images and {len(lines)} labels for them; "
-                "expected as many."
+                "expected one label per image."
             )
         names = [number[int(line)] for line in lines]
         rows = [

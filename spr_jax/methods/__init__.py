@@ -1,4 +1,6 @@
-"""Methods by name. Each is a function of its options: a `Method`, or a tuple of `Stage`s."""
+"""Methods by name. Each is a function of its options that returns a `Method`, or its `Stage`s."""
+
+from collections.abc import Callable
 
 from spr_jax.methods import (
     feature_dropout,
@@ -10,15 +12,15 @@ from spr_jax.methods import (
     plc,
     robust_loss,
     selfie,
-    small_loss,
     sparse_regularization,
     spr,
+    spr_references,
 )
 from spr_jax.methods.method import Method, Stage
 
 __all__ = ["METHODS", "Method", "Stage"]
 
-METHODS = {
+METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "spr": spr.spr,
     "ce": robust_loss.ce,
     "focal": robust_loss.focal,
@@ -39,6 +41,6 @@ METHODS = {
     "pencil": pencil.pencil,
     "plc": plc.plc,
     "selfie": selfie.selfie,
-    "small_loss": small_loss.small_loss,
-    "oracle": small_loss.oracle,
+    "small_loss": spr_references.small_loss,
+    "oracle": spr_references.oracle,
 }

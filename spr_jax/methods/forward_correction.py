@@ -1,7 +1,7 @@
 """Forward (Patrini et al., CVPR 2017, https://arxiv.org/abs/1609.03683): model the label noise.
 
-The network predicts the true class; its prediction, passed through the chance T_jk that class j
-is labelled k, is fitted to the given labels. T is known, or read off a network trained before.
+The network predicts the true class; its prediction, passed through the probability T_jk that class
+j is labeled k, is fitted to the given labels. T is known, or read off a network trained before.
 """
 
 from pathlib import Path
@@ -10,11 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from spr_jax.files import read_features
+from spr_jax.io.arrays import read_features
 from spr_jax.losses import cross_entropy, forward_corrected
-from spr_jax.methods.expect import expect
-from spr_jax.methods.held_out import training_weights
-from spr_jax.methods.method import Method, Stage, weighted_mean
+from spr_jax.methods.method import Method, Stage, expect, training_weights, weighted_mean
 
 
 def forward(
@@ -22,9 +20,12 @@ def forward(
 ) -> Method | tuple[Stage, ...]:
     """Forward correction: fit the labels through a matrix of how classes are mislabelled.
 
-    matrix: a .npy or .csv file, true classes in rows; without one, a first network is trained for
-    `estimate_epochs` to estimate it, and the run goes on with a fresh one. percentile: how likely
-    an example may be to stand for its class; with 100 it is the likeliest of all.
+    Args:
+      matrix: a .npy or .csv file, true classes in rows. Without one, a first network is trained to
+        estimate it, and the run continues with a fresh network.
+      estimate_epochs: epochs of the first network.
+      percentile: the example that stands for a class is the most probable one below this
+        percentile; with 100, the most probable of all.
     """
     if matrix:
         return corrected(read_matrix(matrix))
@@ -34,7 +35,7 @@ def forward(
 
 
 def read_matrix(path: str) -> np.ndarray:
-    """[c, c] transition matrix; rows are shares that add up to 1."""
+    """Read a transition matrix [c, c], whose rows are probabilities that add up to 1."""
     matrix = read_features(Path(path).expanduser())
     if matrix.dtype.kind not in "iuf" or matrix.ndim != 2 or len(set(matrix.shape)) != 1:
         raise ValueError(
@@ -44,14 +45,14 @@ def read_matrix(path: str) -> np.ndarray:
     for number, row in enumerate(matrix):
         if not (row >= 0).all() or not np.isclose(row.sum(), 1, atol=1e-4):
             raise ValueError(
-                f"Row {number} of {path} is {row.round(4).tolist()}; expected shares from 0 that "
-                "add up to 1."
+                f"Row {number} of {path} is {row.round(4).tolist()}; expected probabilities "
+                "that add up to 1."
             )
     return matrix
 
 
 def corrected(matrix: np.ndarray | None = None) -> Method:
-    """Train with -log sum_j p_j T_jy; without a matrix, with the one that memory holds."""
+    """Train with -log sum_j p_j T_jy; without a matrix, with the one in memory."""
 
     def init(labels, num_classes):
         known = np.eye(num_classes) if matrix is None else matrix
@@ -67,7 +68,7 @@ def corrected(matrix: np.ndarray | None = None) -> Method:
         each = forward_corrected(output.logits, batch.labels, memory["matrix"])
         return weighted_mean(each, batch.weights), ((network,), {})
 
-    return Method(init=init, loss=loss)
+    return Method(init, (loss,))
 
 
 def estimating(percentile: float) -> Method:
@@ -78,7 +79,6 @@ def estimating(percentile: float) -> Method:
 
     def init(labels, num_classes):
         return {
-            "labels": jnp.asarray(labels, jnp.int32),
             "weights": training_weights(labels, num_classes),
             "least": jnp.float32(jnp.inf),
             "matrix": jnp.eye(num_classes, dtype=jnp.float32),
@@ -90,22 +90,22 @@ def estimating(percentile: float) -> Method:
         weights = batch.weights * memory["weights"][batch.index]
         return weighted_mean(each, weights), ((network,), {"logits": output.logits})
 
-    def revise(memory, record, key):
-        visited = np.asarray(record["visited"])
-        logits = record["logits"][visited]
+    def revise(memory, epoch, key):
+        visited = np.asarray(epoch.visited)
+        logits = epoch.record["logits"][visited]
         held_out = np.asarray(memory["weights"])[visited] == 0
-        each = np.asarray(cross_entropy(logits, memory["labels"][visited]))
+        each = np.asarray(cross_entropy(logits, epoch.labels[visited]))
         found = np.float32(each[held_out].sum() / max(held_out.sum(), 1))
         if found > memory["least"]:
             return memory
         matrix = anchor_rows(np.asarray(jax.nn.softmax(logits)), percentile)
         return memory | {"least": found, "matrix": matrix.astype(np.float32)}
 
-    return Method(init=init, loss=loss, revise=revise, record_from="scan")
+    return Method(init, (loss,), revise, record_from="scan")
 
 
 def anchor_rows(probability: np.ndarray, percentile: float) -> np.ndarray:
-    """T_i = prediction of the example that stands for class i, its likeliest below a percentile."""
+    """Estimate T: row i is the prediction for the example that stands for class i."""
     limits = np.percentile(probability, percentile, axis=0, method="higher")
     below = (probability < limits) | (percentile == 100)
     anchors = np.where(below, probability, -1).argmax(axis=0)

@@ -1,11 +1,12 @@
-"""What a method is: three pure functions. The training loop knows nothing else about methods.
+"""The contract of a method: three functions, and a few optional ones.
 
-What is remembered of each training example (`memory`), the loss of a batch given that memory, and
-how the memory changes after an epoch, given what the loss recorded of each example. Memory and
-record are dicts of arrays. Of the memory some names are reserved: `clean` [N], logged as the
-selection, with the ranking in `suspicion` [N] and the numbers in `selection`; `targets` [N, c]; and
-`right` [N], which the run fills with the truth, where it is known, for a method that is to be the
-upper mark of all others.
+    init     what is remembered of each training example (`memory`), before the first epoch
+    steps    the loss of a batch, given that memory; usually one, SPR has two
+    revise   the memory after an epoch, given what the losses recorded of each example
+
+All are pure. The training loop knows nothing else about methods. Some names in the memory are
+reserved: `clean` [N] is logged as the selection, with its ranking in `suspicion` [N] and further
+numbers in the dict `selection`.
 """
 
 from collections.abc import Callable
@@ -13,45 +14,94 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array
 
-Memory = dict[str, Array]
+ArrayLike = Array | np.ndarray  # NumPy between epochs, JAX within them
+Memory = dict[str, Any]  # arrays, or dicts of arrays
+Record = dict[str, ArrayLike]
 Loss = Callable[..., Any]  # (networks, batch, memory, key) -> (scalar, (networks, record))
 
 
-def keep_memory(memory: Memory, record: dict[str, Array], key: Array) -> Memory:
+class Epoch(NamedTuple):
+    """A finished epoch as `revise` sees it; arrays are in the order of the data set."""
+
+    number: int  # since the stage began
+    labels: ArrayLike  # [N], as given
+    record: Record  # [N, ...] each, as the steps recorded it
+    visited: ArrayLike  # [N] bool; all, unless an incomplete last batch is dropped
+    position: ArrayLike  # [N], place in the order of visits
+
+
+def keep_memory(memory: Memory, epoch: Epoch, key: Array) -> Memory:
     return memory
 
 
 def mean_probability(networks: tuple, memory: Memory, images: Array) -> Array:
-    """[b, c], averaged over the networks."""
-    return sum(jax.nn.softmax(net.predict(images).logits) for net in networks) / len(networks)
+    """Average the networks' predictions, [b, c]."""
+    total = sum(jax.nn.softmax(net.predict(images).logits) for net in networks)
+    return jnp.asarray(total) / len(networks)
 
 
 class Method(NamedTuple):
-    init: Callable[..., Memory]  # (labels, num_classes) -> memory
-    loss: Loss  # traced
-    revise: Callable[..., Memory] = keep_memory  # (memory, record, key) -> memory, plain Python
-    predict: Callable[..., Array] = mean_probability  # (networks, memory, images) -> [b, c], traced
-    describe: Callable[..., dict] = lambda memory: {}  # memory -> numbers for the log
+    """A way to learn from noisy labels.
+
+    Attributes:
+      init: (labels, num_classes) -> memory; with `needs_truth`, (labels, num_classes, is_correct).
+      steps: losses (networks, batch, memory, key) -> (scalar, (networks, record)), traced.
+        `batch.epoch` counts from the beginning of the stage. All record the same. Each is compiled
+        to a program of its own: the host knows which one a step takes, and convolutions under
+        `lax.cond` are several times slower on a CPU.
+      revise: (memory, epoch, key) -> memory, in plain Python after every epoch.
+      predict: (networks, memory, images) -> probabilities [b, c], traced.
+      describe: (memory, epoch number) -> numbers for the log.
+      choose_step: (epoch number, draw) -> index into `steps`; `draw` is uniform on [0, 1).
+      num_networks: networks that are trained side by side.
+      num_views: augmented views of each image in a batch.
+      record_from: "train", or "scan" for an eval-mode pass after the epoch, which records the
+        logits and features of the first network instead.
+      needs_truth: hand `init` the mask [N] of correct labels. For upper bounds only.
+    """
+
+    init: Callable[..., Memory]
+    steps: tuple[Loss, ...]
+    revise: Callable[[Memory, Epoch, Array], Memory] = keep_memory
+    predict: Callable[..., Array] = mean_probability
+    describe: Callable[[Memory, int], dict[str, float]] = lambda memory, epoch: {}
+    choose_step: Callable[[int, float], int] = lambda epoch, draw: 0
     num_networks: int = 1
     num_views: int = 1
-    record_from: str = "train"  # or "scan": an eval-mode pass after the epoch records features
-    # A second kind of step is a program of its own: the host knows which one a step takes, and
-    # convolutions under `lax.cond` are several times slower on a CPU.
-    other_loss: Loss | None = None  # records the same
-    takes_other: Callable[[int, float], bool] = lambda epoch, chance: False  # chance in [0, 1)
+    record_from: str = "train"
+    needs_truth: bool = False
 
 
 class Stage(NamedTuple):
-    """A phase of a method that has several; memory is handed on, and keeps what it holds."""
+    """One stage of a method that has several; the memory is handed on from stage to stage."""
 
     method: Method
-    epochs: int = 0  # 0: the rest of the run, as the last one always takes
+    epochs: int = 0  # 0: the rest of the run, which the last stage always takes
     restart: bool = False  # with fresh networks, and the learning rate from its beginning
     learning_rate: float | None = None  # constant, instead of the run's schedule
 
 
+def nothing_to_remember(labels: ArrayLike, num_classes: int) -> Memory:
+    return {}
+
+
 def weighted_mean(values: Array, weights: Array) -> Array:
-    """Mean over the examples that count; `weights` are those of a batch."""
+    """Average over the examples that count; `weights` are those of a batch."""
     return jnp.mean(weights * values)
+
+
+def expect(holds: bool, name: str, value: Any, what: str) -> None:
+    """Refuse an option in one sentence; options are checked before any data is loaded."""
+    if not holds:
+        raise ValueError(f"{name} is {value!r}; expected {what}.")
+
+
+def training_weights(labels: ArrayLike, num_classes: int, every: int = 10) -> Array:
+    """Hold out every tenth example of a class: weights [N], 0 for those, equal else, mean 1."""
+    ordinal = jnp.cumsum(jax.nn.one_hot(labels, num_classes, dtype=jnp.int32), axis=0)  # from 1
+    ordinal = jnp.take_along_axis(ordinal, jnp.asarray(labels)[:, None], axis=1)[:, 0]
+    kept = (ordinal % every != 0).astype(jnp.float32)
+    return kept / kept.mean()

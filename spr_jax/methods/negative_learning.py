@@ -1,10 +1,10 @@
 """NLNL (Kim et al., ICCV 2019, https://arxiv.org/abs/1908.07387): learn what an image is not.
 
     NL      all examples, a random other class y': -w_y log(1 - p_y')
-    SelNL   the same, of examples whose label has a mean probability of at least 1/c
-    SelPL   cross-entropy of those where it is at least 1/2: -w_y log p_y
+    SelNL   the same, for examples whose label has a mean probability of at least 1/c
+    SelPL   cross-entropy for those where it is at least 1/2: -w_y log p_y
 
-The mean is over the last ten epochs, of the training pass, and w_y = n_max / n_y balances classes.
+The mean is over the training passes of the last ten epochs, and w_y = n_max / n_y balances classes.
 The released code counts epochs before the first as probability 0; here the mean is over those seen.
 """
 
@@ -15,11 +15,10 @@ import jax.numpy as jnp
 from jax import Array, random
 
 from spr_jax.losses import cross_entropy, log_probability, negative_learning
-from spr_jax.methods.expect import expect
-from spr_jax.methods.method import Memory, Method, Stage
-from spr_jax.methods.selection import mean_over
+from spr_jax.methods.batch_masks import mean_over
+from spr_jax.methods.method import Memory, Method, Stage, expect
 
-NUM_EPOCHS = 10  # that the mean probability is over
+NUM_EPOCHS = 10  # in the mean probability
 STAGES = ("nl", "nl+selnl", "nl+selnl+selpl")
 
 
@@ -31,8 +30,11 @@ def nlnl(
 ) -> tuple[Stage, ...]:
     """Negative learning: learn what an image is not, then what it is where that is sure.
 
-    stages: which of the three; each takes `stage_epochs`, the last one the rest of the run.
-    negatives: classes drawn for an example. gamma: mean probability that SelPL asks for.
+    Args:
+      stages: "nl", "nl+selnl" or "nl+selnl+selpl".
+      stage_epochs: epochs of each stage but the last, which takes the rest of the run.
+      negatives: complementary classes drawn per example.
+      gamma: mean probability that SelPL requires.
     """
     expect(stages in STAGES, "stages", stages, f"one of {STAGES}")
     expect(stage_epochs >= 1, "stage_epochs", stage_epochs, "1 or more")
@@ -55,18 +57,18 @@ def nlnl(
 
 
 def complementary_labels(key: Array, labels: Array, num_classes: int, count: int) -> Array:
-    """[count, b]: uniform among the classes that are not the label."""
+    """Draw uniformly among the classes that are not the label, [count, b]."""
     return (labels + random.randint(key, (count, len(labels)), 1, num_classes)) % num_classes
 
 
 def mean_probability(memory: Memory, index: Array | slice = slice(None)) -> Array:
-    """[b], of the given label, over the epochs seen."""
-    seen = jnp.clip(memory["epoch"], 1, NUM_EPOCHS)
+    """Average the probability of the given label over the epochs seen, [b]."""
+    seen = jnp.clip(memory["epochs_seen"], 1, NUM_EPOCHS)
     return memory["probability"][index].sum(axis=1) / seen
 
 
 def selective(loss_of: Callable, threshold_of: Callable) -> Method:
-    """Learn from the examples whose label has been likely enough."""
+    """Learn from the examples whose label has been probable enough."""
 
     def init(labels, num_classes):
         sizes = jnp.bincount(jnp.asarray(labels), length=num_classes)
@@ -75,7 +77,7 @@ def selective(loss_of: Callable, threshold_of: Callable) -> Method:
             "balance": (sizes.max() / jnp.maximum(sizes, 1)).astype(jnp.float32),  # w
             "probability": ring.at[:, 0].set(1),  # none is unlikely before the first epoch
             "clean": jnp.ones(len(labels), bool),
-            "epoch": jnp.int32(0),
+            "epochs_seen": jnp.int32(0),  # over all stages
         }
 
     def is_likely(memory, index=slice(None)):
@@ -89,11 +91,11 @@ def selective(loss_of: Callable, threshold_of: Callable) -> Method:
         probability = jnp.exp(log_probability(output.logits, batch.labels))
         return value, ((network,), {"probability": probability})
 
-    def revise(memory, record, key):
-        new = jnp.where(record["visited"], record["probability"], mean_probability(memory))
-        place = memory["epoch"] % NUM_EPOCHS
-        ring = jnp.asarray(memory["probability"]).at[:, place].set(new)
-        memory = memory | {"probability": ring, "epoch": memory["epoch"] + 1}
+    def revise(memory, epoch, key):
+        new = jnp.where(epoch.visited, epoch.record["probability"], mean_probability(memory))
+        slot = memory["epochs_seen"] % NUM_EPOCHS
+        ring = jnp.asarray(memory["probability"]).at[:, slot].set(new)
+        memory = memory | {"probability": ring, "epochs_seen": memory["epochs_seen"] + 1}
         return memory | {"clean": is_likely(memory)}
 
-    return Method(init=init, loss=loss, revise=revise)
+    return Method(init, (loss,), revise)

@@ -4,15 +4,13 @@ First two networks are trained with nested dropout, apart from each other. Then 
 is sifted by one of them, in eval mode and with the best few features, and teaches the other.
 """
 
-import jax
 import jax.numpy as jnp
 from jax import lax, random
 
 from spr_jax.devices import AXIS
-from spr_jax.methods.expect import expect
+from spr_jax.methods.batch_masks import easiest
 from spr_jax.methods.feature_dropout import nested
-from spr_jax.methods.method import Method, Stage
-from spr_jax.methods.selection import easiest
+from spr_jax.methods.method import Method, Stage, expect
 
 
 def nct(
@@ -23,12 +21,16 @@ def nct(
 ) -> tuple[Stage, ...]:
     """Nested co-teaching: two networks with nested dropout, which then teach each other.
 
-    sigma: of nested dropout. warmup: epochs apart. forget_rate: share that the teacher leaves out.
-    learning_rate: constant while they teach; 0 for the run's schedule. Batch norm goes on as in
-    all training; the release freezes it while they teach.
+    Batch norm is trained throughout; the released code freezes it while the networks teach.
+
+    Args:
+      sigma: width of nested dropout.
+      warmup: epochs in which the networks are trained apart.
+      forget_rate: fraction of its half that the teacher leaves out.
+      learning_rate: constant while they teach; 0 for the run's schedule.
     """
     expect(warmup >= 0, "warmup", warmup, "0 or more")
-    expect(0 <= forget_rate < 1, "forget_rate", forget_rate, "a share from 0 to below 1")
+    expect(0 <= forget_rate < 1, "forget_rate", forget_rate, "a fraction from 0 to below 1")
     expect(learning_rate >= 0, "learning_rate", learning_rate, "0 or more")
     alone = nested(sigma)
 
@@ -42,8 +44,7 @@ def nct(
 
     def together(networks, batch, memory, key):
         middle = len(batch.labels) // 2
-        parts = slice(middle), slice(middle, None)
-        halves = [jax.tree.map(lambda leaf, part=part: leaf[part], batch) for part in parts]
+        halves = [batch.rows(part) for part in (slice(middle), slice(middle, None))]
         easy = [sift(*pair, memory) for pair in zip(networks, halves, strict=True)]
         lessons = [mean_over_chosen(*pair, memory) for pair in zip(halves, easy, strict=True)]
         value, networks, right = both(networks, lessons[::-1], memory, (key, key))
@@ -52,31 +53,31 @@ def nct(
 
     def both(networks, batches, memory, keys):
         (one, ((first,), of_first)), (two, ((second,), of_second)) = (
-            alone.loss((network,), batch, memory, key)
+            alone.steps[0]((network,), batch, memory, key)
             for network, batch, key in zip(networks, batches, keys, strict=True)
         )
         return one + two, (first, second), (of_first["is_right"], of_second["is_right"])
 
     def sift(network, half, memory):
-        """What the network finds easy of the examples that are trained on."""
+        """Mark the training examples to whose label the network gives the highest probability."""
         probability = alone.predict((network,), memory, half.images)
         of_label = jnp.take_along_axis(probability, half.labels[:, None], axis=1)[:, 0]
         among = half.weights * memory["weights"][half.index] > 0
         return easiest(-of_label, among, 1 - forget_rate)
 
-    def revise(memory, record, key):
-        return alone.revise(memory, record, key) | {"clean": record["clean"].astype(bool)}
+    def revise(memory, epoch, key):
+        return alone.revise(memory, epoch, key) | {"clean": epoch.record["clean"].astype(bool)}
 
     def predict(networks, memory, images):
         return sum(alone.predict((network,), memory, images) for network in networks) / 2
 
-    before = Method(init, apart, alone.revise, predict, alone.describe, num_networks=2)
-    teaching = before._replace(loss=together, revise=revise)
+    before = Method(init, (apart,), alone.revise, predict, alone.describe, num_networks=2)
+    teaching = before._replace(steps=(together,), revise=revise)
     return Stage(before, warmup), Stage(teaching, learning_rate=learning_rate or None)
 
 
 def mean_over_chosen(half, chosen, memory):
-    """The half with such weights that nested dropout's loss is the mean over the chosen."""
+    """Weight a half so that nested dropout's loss is the mean over the chosen."""
     weights = half.weights * chosen
     share = lax.pmean(jnp.mean(weights * memory["weights"][half.index]), AXIS)
     return half._replace(weights=weights / jnp.maximum(share, 1e-6))

@@ -11,16 +11,18 @@ import jax.numpy as jnp
 from jax import random
 
 from spr_jax.losses import cross_entropy
-from spr_jax.methods.expect import expect
-from spr_jax.methods.method import Method
-from spr_jax.methods.selection import easiest, forgetting, mean_over
+from spr_jax.methods.batch_masks import easiest, forgetting, mean_over
+from spr_jax.methods.method import Method, expect, nothing_to_remember
 
 
 def mentornet(forget_rate: float = 0.2, ramp: int = 10) -> Method:
     """MentorNet in its self-paced form: learn from the examples of small loss in each batch.
 
-    Jiang et al., 2018, https://arxiv.org/abs/1712.05055, as others compare with it. forget_rate:
-    share of a batch that is left out, after `ramp` epochs in which it grows.
+    Jiang et al., 2018, https://arxiv.org/abs/1712.05055, in the form that others compare with.
+
+    Args:
+      forget_rate: fraction of a batch that is left out.
+      ramp: epochs in which that fraction grows from zero.
     """
     return _taught_by_peer(forgetting(forget_rate, ramp), num_networks=1)
 
@@ -28,8 +30,11 @@ def mentornet(forget_rate: float = 0.2, ramp: int = 10) -> Method:
 def co_teaching(forget_rate: float = 0.2, ramp: int = 10) -> Method:
     """Co-teaching: each network learns from the examples that its peer finds easy.
 
-    Han et al., 2018, https://arxiv.org/abs/1804.06872. forget_rate: share of a batch that is left
-    out, the noise rate in the paper, after `ramp` epochs in which it grows.
+    Han et al., 2018, https://arxiv.org/abs/1804.06872.
+
+    Args:
+      forget_rate: fraction of a batch that is left out; the noise rate in the paper.
+      ramp: epochs in which that fraction grows from zero.
     """
     return _taught_by_peer(forgetting(forget_rate, ramp))
 
@@ -37,22 +42,27 @@ def co_teaching(forget_rate: float = 0.2, ramp: int = 10) -> Method:
 def co_teaching_plus(forget_rate: float = 0.2, ramp: int = 10, warmup: int = 20) -> Method:
     """Co-teaching+: co-teaching on the examples on which the networks disagree.
 
-    Yu et al., 2019, https://arxiv.org/abs/1901.04215. warmup: epochs of plain co-teaching. If the
-    networks agree on a whole batch they learn nothing from it; the release, in its first steps,
-    would take all of it. Nor is softmax applied twice here, as it is there.
+    Yu et al., 2019, https://arxiv.org/abs/1901.04215. If the networks agree on a whole batch they
+    learn nothing from it; the released code, in its first steps, would take all of it. Nor is
+    softmax applied twice here, as it is there.
+
+    Args:
+      forget_rate: fraction of a batch that is left out.
+      ramp: epochs in which that fraction grows from zero.
+      warmup: epochs of plain co-teaching.
     """
     expect(warmup >= 0, "warmup", warmup, "0 or more")
     return _taught_by_peer(forgetting(forget_rate, ramp), warmup)
 
 
 def _taught_by_peer(rate_at, plain_epochs=math.inf, num_networks=2):
-    """Examples change hands only where the networks disagree, after the plain epochs."""
+    """Let peers choose each other's examples: after the plain epochs, where they disagree."""
 
     def loss(networks, batch, memory, key):
         outputs, networks = forward_all(networks, batch.images, key)
         losses = [cross_entropy(output.logits, batch.labels) for output in outputs]
-        real, keep = batch.weights > 0, 1 - rate_at(memory["epoch"])
-        among = real & (disagree(outputs) | (memory["epoch"] < plain_epochs))
+        real, keep = batch.weights > 0, 1 - rate_at(batch.epoch)
+        among = real & (disagree(outputs) | (batch.epoch < plain_epochs))
         easy_for_peer = reversed([easiest(each, among, keep) for each in losses])
         means = [
             mean_over(easy, each, batch.weights)
@@ -61,44 +71,42 @@ def _taught_by_peer(rate_at, plain_epochs=math.inf, num_networks=2):
         return sum(means), (networks, {"clean": easiest(losses[0], real, keep)})
 
     def init(labels, num_classes):
-        return {"clean": jnp.ones(len(labels), bool), "epoch": jnp.int32(0)}
+        return {"clean": jnp.ones(len(labels), bool)}
 
-    def revise(memory, record, key):
-        return {"clean": record["clean"].astype(bool), "epoch": memory["epoch"] + 1}
+    def revise(memory, epoch, key):
+        return {"clean": epoch.record["clean"].astype(bool)}
 
-    def describe(memory):
-        return {"forget_rate": float(rate_at(memory["epoch"]))}
+    def describe(memory, epoch):
+        return {"forget_rate": float(rate_at(epoch))}
 
-    return Method(init, loss, revise, describe=describe, num_networks=num_networks)
+    return Method(init, (loss,), revise, describe=describe, num_networks=num_networks)
 
 
 def decoupling(warmup: int = 1, floor: float = 0.1) -> Method:
     """Decoupling: two networks learn only from the examples on which they disagree.
 
-    Malach and Shalev-Shwartz, 2017, https://arxiv.org/abs/1706.02613. warmup: epochs of plain
-    training. floor: the loss is a mean over no less than this share of the batch, as released, so
-    that a few examples do not make a whole step.
+    Malach and Shalev-Shwartz, 2017, https://arxiv.org/abs/1706.02613.
+
+    Args:
+      warmup: epochs of plain training.
+      floor: the loss is a mean over at least this fraction of the batch, as released, so that a
+        few examples do not make a whole step.
     """
     expect(warmup >= 0, "warmup", warmup, "0 or more")
-    expect(0 < floor <= 1, "floor", floor, "a share above 0, up to 1")
+    expect(0 < floor <= 1, "floor", floor, "a fraction above 0, up to 1")
 
     def loss(networks, batch, memory, key):
         outputs, networks = forward_all(networks, batch.images, key)
-        chosen = disagree(outputs) | (memory["epoch"] < warmup)
+        chosen = disagree(outputs) | (batch.epoch < warmup)
         losses = [cross_entropy(output.logits, batch.labels) for output in outputs]
         means = [mean_over(chosen, each, batch.weights, floor=floor) for each in losses]
         return sum(means), (networks, {})
 
-    return Method(
-        init=lambda labels, num_classes: {"epoch": jnp.int32(0)},
-        loss=loss,
-        revise=lambda memory, record, key: {"epoch": memory["epoch"] + 1},
-        num_networks=2,
-    )
+    return Method(nothing_to_remember, (loss,), num_networks=2)
 
 
 def forward_all(networks, images, key):
-    """Outputs of a train-mode pass, and the networks after it."""
+    """Run a train-mode pass of every network: outputs, and the networks after it."""
     keys = random.split(key, len(networks))
     passes = [net.forward(images, own) for net, own in zip(networks, keys, strict=True)]
     return tuple(zip(*passes, strict=True))

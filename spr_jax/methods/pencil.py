@@ -15,14 +15,13 @@ import jax
 import jax.numpy as jnp
 
 from spr_jax.losses import cross_entropy
-from spr_jax.methods.expect import expect
-from spr_jax.methods.method import Method, Stage, weighted_mean
+from spr_jax.methods.method import Method, Stage, expect, weighted_mean
 from spr_jax.registry import lookup
 
 
 def pencil(
     warmup: int = 70,
-    learn: int = 130,
+    label_epochs: int = 130,
     alpha: float = 0.4,
     beta: float = 0.1,
     compatibility: str = "released",
@@ -31,13 +30,19 @@ def pencil(
 ) -> tuple[Stage, ...]:
     """PENCIL: learn a distribution over the labels of each example, together with the network.
 
-    warmup, learn: epochs of training on given labels, and of learning labels. alpha, beta: weights
-    of compatibility and entropy. compatibility: of d as the "paper" has it, or of softmax(d) as
-    "released", which pulls less. label_rate: step size of label logits, down the slope of their
-    example's own loss; the released 600, for a mean over 128 examples, is 4.7. learning_rate:
-    constant while labels are not yet final; 0 for the run's schedule.
+    Args:
+      warmup: epochs of training on the given labels.
+      label_epochs: epochs in which labels are learned.
+      alpha: weight of compatibility.
+      beta: weight of entropy.
+      compatibility: with d, as the "paper" has it, or with softmax(d) as "released", which pulls
+        less.
+      label_rate: step size of label logits, down the slope of their example's own loss; the
+        released 600, for a mean over 128 examples, is 4.7.
+      learning_rate: constant until the labels are final; 0 for the run's schedule.
     """
-    numbers = {name: value for name, value in locals().items() if name != "compatibility"}
+    numbers = {"warmup": warmup, "label_epochs": label_epochs, "alpha": alpha, "beta": beta}
+    numbers |= {"label_rate": label_rate, "learning_rate": learning_rate}
     for name, value in numbers.items():
         expect(value >= 0, name, value, "0 or more")
     compatibility_of = lookup(COMPATIBILITY, compatibility)
@@ -45,7 +50,6 @@ def pencil(
     def init(labels, num_classes):
         return {
             "label_logits": 10 * jax.nn.one_hot(labels, num_classes, dtype=jnp.float32),
-            "labels": jnp.asarray(labels, jnp.int32),
             "clean": jnp.ones(len(labels), bool),
         }
 
@@ -72,17 +76,17 @@ def pencil(
     def learned(logits, label_logits, labels):
         return classification(logits, label_logits)
 
-    def step_labels(memory, record, key):
-        """An example is visited once an epoch, so its step can wait for the end of it."""
-        label_logits = memory["label_logits"] - label_rate * record["label_slope"]
-        clean = jnp.argmax(label_logits, axis=1) == memory["labels"]
+    def step_labels(memory, epoch, key):
+        """Descend; an example is visited once per epoch, so its step can wait for the end of it."""
+        label_logits = memory["label_logits"] - label_rate * epoch.record["label_slope"]
+        clean = jnp.argmax(label_logits, axis=1) == epoch.labels
         return memory | {"label_logits": label_logits, "clean": clean}
 
     rate = learning_rate or None
     return (
-        Stage(Method(init, descending(given)), warmup, learning_rate=rate),
-        Stage(Method(init, descending(learning), step_labels), learn, learning_rate=rate),
-        Stage(Method(init, descending(learned))),
+        Stage(Method(init, (descending(given),)), warmup, learning_rate=rate),
+        Stage(Method(init, (descending(learning),), step_labels), label_epochs, learning_rate=rate),
+        Stage(Method(init, (descending(learned),))),
     )
 
 

@@ -6,18 +6,17 @@ from functools import partial
 import jax.numpy as jnp
 
 from spr_jax import losses
-from spr_jax.methods.expect import expect
-from spr_jax.methods.method import Method, weighted_mean
+from spr_jax.methods.method import Method, expect, nothing_to_remember, weighted_mean
 
 
 def from_loss(loss_of: Callable) -> Method:
-    """Train on all labels as they are given, with a loss of one's choice."""
+    """Train on all labels as given, with this loss."""
 
     def loss(networks, batch, memory, key):
         output, network = networks[0].forward(batch.images, key)
         return weighted_mean(loss_of(output.logits, batch.labels), batch.weights), ((network,), {})
 
-    return Method(init=lambda labels, num_classes: {}, loss=loss)
+    return Method(nothing_to_remember, (loss,))
 
 
 def ce() -> Method:
@@ -32,11 +31,11 @@ def focal(gamma: float = 0.5, detach: bool = True) -> Method:
 
 
 def sce(alpha: float = 0.1, beta: float = 1.0, log_zero: float = losses.LOG_ZERO) -> Method:
-    """Symmetric cross-entropy: a reverse term that tolerates noise beside the usual one."""
+    """Symmetric cross-entropy: the usual term, and a reverse one that tolerates noise."""
     expect(min(alpha, beta) >= 0, "alpha, beta", (alpha, beta), "0 or more")
     expect(log_zero < 0, "log_zero", log_zero, "a number below 0")
-    options = {"alpha": alpha, "beta": beta, "log_zero": log_zero}
-    return from_loss(partial(losses.symmetric_cross_entropy, **options))
+    loss = losses.symmetric_cross_entropy
+    return from_loss(partial(loss, alpha=alpha, beta=beta, log_zero=log_zero))
 
 
 def apl(
@@ -51,14 +50,14 @@ def apl(
     expect(passive in losses.PASSIVE, "passive", passive, f"one of {tuple(losses.PASSIVE)}")
     expect(min(alpha, beta) >= 0, "alpha, beta", (alpha, beta), "0 or more")
     expect(gamma >= 0, "gamma", gamma, "0 or more")
-    options = {"active": active, "passive": passive, "alpha": alpha, "beta": beta, "gamma": gamma}
-    return from_loss(partial(losses.active_passive, **options))
+    loss = partial(losses.active_passive, active=active, passive=passive, gamma=gamma)
+    return from_loss(partial(loss, alpha=alpha, beta=beta))
 
 
 def bootstrap(kind: str = "hard", beta: float = 0.8) -> Method:
     """Bootstrap: targets mix the label with the network's own prediction, hard or soft."""
     expect(kind in ("hard", "soft"), "kind", kind, "'hard' or 'soft'")
-    expect(0 <= beta <= 1, "beta", beta, "a share from 0 to 1")
+    expect(0 <= beta <= 1, "beta", beta, "a fraction from 0 to 1")
     return from_loss(partial(losses.bootstrap, kind=kind, beta=beta))
 
 
@@ -67,8 +66,11 @@ def gce(
 ) -> Method:
     """Generalized cross-entropy, between cross-entropy and absolute error; also truncated.
 
-    truncate: k of the truncated loss; 0 for the plain one. Its examples are chosen anew before
-    epoch `prune_from` (counted from 0) and every `prune_every` epochs from there.
+    Args:
+      q: 0 is the limit of cross-entropy, 1 absolute error.
+      truncate: k of the truncated loss; 0 for the plain one.
+      prune_from: epoch, counted from 0, before which the truncated loss first chooses its examples.
+      prune_every: epochs between two choices.
     """
     expect(0 < q <= 1, "q", q, "a number above 0 and at most 1")
     expect(0 <= truncate < 1, "truncate", truncate, "a probability from 0 to below 1")
@@ -87,16 +89,12 @@ def gce(
 def truncated(loss_of: Callable, k: float, loss_at_k: float, is_pruned: Callable) -> Method:
     """min over network and w of sum_i w_i L(p_i) + (1 - w_i) L(k), with w_i in {0, 1}, in turns.
 
-    Given the network, w_i = [p_i > k]. p is that of an eval-mode pass with the network as it is
-    then, where the released code takes the one that was best on the test set.
+    Given the network, w_i = [p_i > k]. p is from an eval-mode pass of the present network, where
+    the released code takes the network that was best on the test set.
     """
 
     def init(labels, num_classes):
-        return {
-            "labels": jnp.asarray(labels, jnp.int32),
-            "clean": jnp.ones(len(labels), bool),
-            "epoch": jnp.int32(0),
-        }
+        return {"clean": jnp.ones(len(labels), bool)}
 
     def loss(networks, batch, memory, key):
         output, network = networks[0].forward(batch.images, key)
@@ -104,11 +102,10 @@ def truncated(loss_of: Callable, k: float, loss_at_k: float, is_pruned: Callable
         each = jnp.where(memory["clean"][batch.index], each, loss_at_k)
         return weighted_mean(each, batch.weights), ((network,), {"logits": output.logits})
 
-    def revise(memory, record, key):
-        epoch, clean = memory["epoch"] + 1, memory["clean"]
-        if is_pruned(epoch):
-            log_p = losses.log_probability(record["logits"], memory["labels"])
-            clean = jnp.where(record["visited"], jnp.exp(log_p) > k, clean)
-        return memory | {"clean": clean, "epoch": epoch}
+    def revise(memory, epoch, key):
+        if not is_pruned(epoch.number + 1):
+            return memory
+        log_p = losses.log_probability(epoch.record["logits"], epoch.labels)
+        return {"clean": jnp.where(epoch.visited, jnp.exp(log_p) > k, memory["clean"])}
 
-    return Method(init=init, loss=loss, revise=revise, record_from="scan")
+    return Method(init, (loss,), revise, record_from="scan")

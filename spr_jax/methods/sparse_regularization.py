@@ -2,7 +2,7 @@
 
     loss(z', y) + lambda sum_k p'_k^p,    z' = z / tau or z / (|z| tau),    p' = softmax(z')
 
-lambda is multiplied by `growth` every few epochs. The likeliest class of z' is that of z, so
+lambda is multiplied by `growth` every few epochs. The most probable class of z' is that of z, so
 predictions need none of this.
 """
 
@@ -12,15 +12,16 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 from spr_jax.losses import LOSSES, generalized_cross_entropy, sparse_penalty
-from spr_jax.methods.expect import expect
-from spr_jax.methods.method import Method, weighted_mean
+from spr_jax.methods.method import Method, expect, nothing_to_remember, weighted_mean
 
 
 def sharpen(logits: Array, temperature: float, normalize: bool) -> Array:
     """Divide by the temperature; before that, if asked to, make each row a unit vector."""
     if normalize:
         squares = jnp.sum(logits**2, axis=1, keepdims=True)
-        logits = logits * lax.rsqrt(jnp.maximum(squares, 1e-24))  # a zero row has a slope, too
+        logits = logits * lax.rsqrt(
+            jnp.maximum(squares, 1e-24)
+        )  # so that a zero row has a gradient
     return logits / temperature
 
 
@@ -31,13 +32,20 @@ def sr(
     power: float = 0.1,
     weight: float = 1.2,
     growth: float = 1.03,
-    every: int = 1,
+    grow_every: int = 1,
     q: float = 0.01,
 ) -> Method:
     """Sparse regularization: sharp outputs and a growing penalty make any loss robust.
 
-    base: "ce", "focal" or "gce", with its q. weight, growth, every: lambda in the first epoch, its
-    growth, and after how many epochs it grows.
+    Args:
+      base: the loss, "ce", "focal" or "gce".
+      temperature: tau.
+      normalize: divide logits by their norm first.
+      power: exponent p of the penalty.
+      weight: lambda in the first epoch.
+      growth: factor by which lambda grows.
+      grow_every: epochs between two growths.
+      q: parameter of "gce".
     """
     bases = {"ce": LOSSES["ce"], "focal": LOSSES["focal"]}
     bases["gce"] = partial(generalized_cross_entropy, q=q)
@@ -46,22 +54,21 @@ def sr(
     expect(power > 0, "power", power, "a number above 0")
     expect(weight >= 0, "weight", weight, "0 or more")
     expect(growth > 0, "growth", growth, "a number above 0")
-    expect(every >= 1, "every", every, "1 or more")
+    expect(grow_every >= 1, "grow_every", grow_every, "1 or more")
     expect(0 < q <= 1, "q", q, "a number above 0 and at most 1")
 
     def weight_at(epoch):
-        return weight * growth ** (epoch // every)
+        return weight * growth ** (epoch // grow_every)
 
     def loss(networks, batch, memory, key):
         output, network = networks[0].forward(batch.images, key)
         sharp = sharpen(output.logits, temperature, normalize)
-        now = weight_at(memory["epoch"]).astype(jnp.float32)
+        now = weight_at(batch.epoch).astype(jnp.float32)
         each = bases[base](sharp, batch.labels) + now * sparse_penalty(sharp, q=power)
         return weighted_mean(each, batch.weights), ((network,), {})
 
     return Method(
-        init=lambda labels, num_classes: {"epoch": jnp.int32(0)},
-        loss=loss,
-        revise=lambda memory, record, key: {"epoch": memory["epoch"] + 1},
-        describe=lambda memory: {"sparse_weight": float(weight_at(int(memory["epoch"])))},
+        nothing_to_remember,
+        (loss,),
+        describe=lambda memory, epoch: {"sparse_weight": float(weight_at(epoch))},
     )

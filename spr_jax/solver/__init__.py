@@ -10,18 +10,19 @@ from jax import Array, lax
 from jax.sharding import Mesh
 from jax.sharding import PartitionSpec as P
 
+from spr_jax.devices import AXIS
 from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of, each
 from spr_jax.solver.groups import choose_groups
 from spr_jax.solver.mean_shift import mean_shift_path
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces, plan_pieces
-from spr_jax.solver.select import SELECTORS, lowest_examination
+from spr_jax.solver.top_share import SELECTORS, lowest_examination
 
 __all__ = ["CleanSet", "Options", "Plan", "Rows", "clean_set", "plan_pieces", "solve_pieces"]
 
 
 class Options(NamedTuple):
-    """How a piece is solved and what is kept of it; hashable, static when jitted."""
+    """Options of the solver and of the selection; hashable, static when jitted."""
 
     pca_dim: int = 10
     intercept: bool = False  # needed where classes differ in size; balanced pieces do without
@@ -32,27 +33,25 @@ class Options(NamedTuple):
     max_rounds: int = 1000  # for each penalty
     ties: str = "interpolated"  # or "released": grid penalty, then visiting order
     select: str = "piece"  # in each piece, then the union; or "class": over the whole data
-    report: Callable | None = None  # called with the share of examples that have entered
+    report: Callable | None = None  # called with the fraction of examples that have entered
 
 
 DEFAULTS = Options()
 
 
 class Rows(NamedTuple):
-    """What the paths say of the rows of all pieces."""
+    """Results of the paths for the rows of all pieces; see `mean_shift.Path`."""
 
     entry: Array  # [pieces, rows]
     grid_entry: Array  # [pieces, rows]
-    best_slot: Array  # [pieces, rows], the class of the group that the robust fit gives
-    gap: Array  # [pieces]
+    duality_gap: Array  # [pieces]
     rounds: Array  # [pieces]
 
 
 class CleanSet(NamedTuple):
     clean: Array  # [N] bool, in the order of the data set
-    entry: Array  # [N], penalty at which the example left zero: larger, more suspect
-    suggested: Array  # [N], the class of its group that the robust fit gives
-    gap: Array  # [], largest relative duality gap of any penalty of any piece
+    entry_penalty: Array  # [N], penalty at which the example enters the path: larger, more suspect
+    duality_gap: Array  # [], largest relative duality gap of any penalty of any piece
     rounds: Array  # [], largest number of passes that a piece took
 
 
@@ -62,13 +61,30 @@ def clean_set(
     labels: Array,  # [N], as given, possibly wrong
     key: Array,
     clean: Array | None = None,  # [N] bool, the last clean set, for the prototypes
-    keep: Array | float = 0.5,  # share of each class, or one share a class [num_classes]
+    keep: Array | float = 0.5,  # share of each class, or one share per class [num_classes]
     *,
     plan: Plan,  # from plan_pieces(labels, ...)
     options: Options = DEFAULTS,
     mesh: Mesh | None = None,
 ) -> CleanSet:
-    """One pass of SPR: which examples have a label that their features explain."""
+    """One pass of SPR: find the examples whose label their features explain.
+
+    Args:
+        features: one row per example; float32 at least.
+        labels: class numbers below `plan.num_classes`.
+        key: draws the order in which examples are dealt to pieces.
+        clean: the last clean set; only with several class groups, which it helps to form.
+        keep: share of each class to call clean.
+        plan: shapes of the pieces; static, so that epochs share one compilation.
+        options: how pieces are solved and the share is taken.
+        mesh: devices to spread the pieces over, or else the rows of whole data.
+
+    Returns:
+        The clean mask and the ranking behind it, with a certificate of the solution.
+
+    Raises:
+        KeyError: an option of `options` has a name that is unknown.
+    """
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     with jax.default_matmul_precision("highest"):  # TPUs would round to bfloat16
         groups = choose_groups(features, labels, clean, plan)
@@ -77,12 +93,10 @@ def clean_set(
 
     keep = jnp.broadcast_to(jnp.asarray(keep, rows.entry.dtype), (plan.num_classes,))
     ranked = {"interpolated": rows.entry, "released": rows.grid_entry}[options.ties]
-    best_class = groups[pieces.group[:, None], rows.best_slot]
     return CleanSet(
         clean=SELECTORS[options.select](ranked, pieces, groups, labels, keep),
-        entry=lowest_examination(rows.entry, pieces),
-        suggested=best_class.ravel()[pieces.first],
-        gap=rows.gap.max(),
+        entry_penalty=lowest_examination(rows.entry, pieces, len(labels)),
+        duality_gap=rows.duality_gap.max(),
         rounds=rows.rounds.max(),
     )
 
@@ -100,15 +114,15 @@ def solve_pieces(
         short = -len(features) % mesh.size
         features = jnp.pad(features, ((0, short), (0, 0))) if short else features
         index, used, slot = (jnp.pad(table, ((0, 0), (0, short))) for table in (index, used, slot))
-    table, piece = (P(None, "shards"), P()) if by_rows else (P("shards"), P("shards"))
-    rows = jax.shard_map(
-        partial(solve, axis="shards" if by_rows else None),
+    table, piece = (P(None, AXIS), P()) if by_rows else (P(AXIS), P(AXIS))
+    entry, grid_entry, *rest = jax.shard_map(
+        partial(solve, axis=AXIS if by_rows else None),
         mesh=mesh,
-        in_specs=(P("shards") if plan.is_whole else P(), table, table, table),
-        out_specs=Rows(table, table, table, piece, piece),
+        in_specs=(P(AXIS) if plan.is_whole else P(), table, table, table),
+        out_specs=Rows(table, table, piece, piece),  # type: ignore[arg-type]
         check_vma=False,
     )(features, index, used, slot)
-    return Rows(*(values[:, : plan.rows] for values in rows[:3]), *rows[3:])
+    return Rows(entry[:, : plan.rows], grid_entry[:, : plan.rows], *rest)
 
 
 def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> Rows:
@@ -129,8 +143,6 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> R
         slot, used = blocks.cut(slot), blocks.cut(used) & blocks.fresh
         targets = slot[:, None] == jnp.arange(plan.classes_per_group)[:, None]
         targets &= used[:, None]
-        occurs = targets.any(axis=(0, 2))
-        occurs = occurs if axis is None else lax.pmax(occurs, axis)
         if options.intercept:  # orthogonal to the scores, which have zero mean
             count = used.sum() if axis is None else lax.psum(used.sum(), axis)
             constant = used / jnp.sqrt(jnp.maximum(count, 1)).astype(basis.dtype)
@@ -146,10 +158,8 @@ def _solve_pieces(features, index, used, slot, *, plan, options, axis=None) -> R
             report=options.report if plan.per_class is None else None,
             axis=axis,
         )
-        fitted = jnp.where(occurs[:, None], path.beta @ basis, -jnp.inf)
-        best_slot = jnp.argmax(fitted, axis=1)
-        rows = map(blocks.join, (path.entry, path.grid_entry, best_slot))
-        return Rows(*rows, path.gap, path.rounds)
+        rows = map(blocks.join, (path.entry, path.grid_entry))
+        return Rows(*rows, path.duality_gap, path.rounds)
 
     if plan.per_class is None:  # a few large pieces, one after the other
         return lax.map(lambda a: solve(basis_of(*a[:2]), *a[1:]), (index, used, slot))

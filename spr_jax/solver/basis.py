@@ -4,7 +4,7 @@ The regression Y = X beta + gamma sees the features only through the space that 
 span, so a piece needs Q [dim, n] with Q Q' = I and the span of the first `dim` principal
 component scores of X. It comes in blocks of rows (`blocks.py`), [blocks, dim, m]. Directions in
 which the features do not vary come out as zero rows, so rank-deficient pieces, constant features
-and dim > n are nothing special.
+and dim > n need no special case.
 """
 
 import jax.numpy as jnp
@@ -13,7 +13,7 @@ from jax import Array, lax
 
 from spr_jax.solver.blocks import ROWS, blocks_of, sum_and_stack
 
-OVERSAMPLE = 10  # as in randomised PCA
+OVERSAMPLE = 10  # as in randomized PCA
 
 
 def principal_basis(
@@ -44,14 +44,15 @@ def principal_basis(
         return rows - origin, counts.astype(features.dtype)
 
     if blocks.count == 1 and blocks.length <= features.shape[1] and axis is None:
-        return _from_gram(*take(0, True), dim, exact)[None]
+        rows, counts = take(0, True)
+        return _from_gram(rows, counts, dim, exact)[None]
     return _from_covariance(take, blocks, dim, axis)
 
 
 def point_nearby(features: Array, used: Array, axis: str | None = None) -> Array:
     """A point among the features, [d], to measure from.
 
-    Centring happens later and exactly; this keeps a large common offset from eating the digits.
+    Exact centering happens later; this keeps a large common offset from costing precision.
     """
     total = (lambda x: x) if axis is None else (lambda x: lax.psum(x, axis))
     counts = used[:ROWS].astype(features.dtype)
@@ -69,7 +70,7 @@ def _from_gram(rows, used, dim, exact):
     dim = min(dim, n)
     gram = rows @ rows.T
     share = used / jnp.maximum(used.sum(), 1)
-    mean = (share[None] @ gram)[0]  # centring the small matrix is centring the wide rows
+    mean = (share[None] @ gram)[0]  # centering the small matrix centers the wide rows
     gram = (gram - mean - mean[:, None] + share @ mean) * used * used[:, None]
     if exact or 2 * (dim + OVERSAMPLE) > n:
         values, vectors = jnp.linalg.eigh(gram)
@@ -84,7 +85,7 @@ def _leading_eigenvectors(matrix, size):
     """Subspace iteration sharpened by Chebyshev polynomials; ascending, as `eigh`.
 
     A polynomial that is small on [0, bound] and grows fast above it suppresses the unwanted end
-    of the spectrum at the price of one product a degree. The bound is the smallest of the
+    of the spectrum at the price of one product per degree. The bound is the smallest of the
     values found so far. Cost: a few products with [size, n] instead of an n x n `eigh`.
     """
     start = np.random.default_rng(0).standard_normal((size, len(matrix)))  # a constant

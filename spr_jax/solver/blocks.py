@@ -18,7 +18,7 @@ class Blocks(NamedTuple):
     """The blocks of n rows."""
 
     n: int
-    count: int
+    count: int  # type: ignore[assignment]
     length: int
 
     @property
@@ -28,7 +28,7 @@ class Blocks(NamedTuple):
 
     @property
     def fresh(self) -> np.ndarray:
-        """Which rows belong to no earlier block, [count, length]."""
+        """Mask of the rows that belong to no earlier block, [count, length]."""
         row = self.starts[:, None] + np.arange(self.length)
         return row >= np.arange(self.count)[:, None] * self.length
 
@@ -50,7 +50,7 @@ def blocks_of(n: int) -> Blocks:
 
 
 def sum_and_stack(f, arrays):
-    """f gives (sums, rows) for each block: add up the first, stack the second."""
+    """Call f, which gives (sums, rows), on each block: add up the sums, stack the rows."""
     if len(jax.tree.leaves(arrays)[0]) == 1:
         sums, rows = f(*jax.tree.map(lambda array: array[0], arrays))
         return sums, jax.tree.map(lambda array: array[None], rows)
@@ -65,10 +65,10 @@ def sum_and_stack(f, arrays):
 
 
 def each(f, *arrays):
-    """f for every piece: at once on accelerators, one after the other on the CPU.
+    """Call f on every piece: at once on accelerators, one after the other on the CPU.
 
     XLA's CPU backend hands batched factorizations to its thread pool and waits for it, which
-    is slower than a loop and never returns when several virtual devices do it at a time.
+    is slower than a loop and deadlocks when several virtual devices do it at once.
     """
     return lax.platform_dependent(
         *arrays, cpu=lambda *arrays: lax.map(lambda a: f(*a), arrays), default=jax.vmap(f)

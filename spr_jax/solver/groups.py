@@ -1,4 +1,4 @@
-"""Which classes share a piece: greedy groups of classes that look unlike each other.
+"""Groups of classes that share a piece: chosen greedily to look unlike each other.
 
 With many classes the regression is solved for a few classes at a time. Classes that are easily
 confused should not meet, so a group is opened by the lowest class not yet placed and grows by
@@ -15,7 +15,7 @@ from spr_jax.solver.pieces import Plan
 
 
 def choose_groups(features: Array, labels: Array, clean: Array | None, plan: Plan) -> Array:
-    """[groups, classes_per_group]; without a clean set, as in the beginning, all examples count."""
+    """Group the classes by the last clean set, or by all examples: [groups, classes_per_group]."""
     if plan.num_groups == 1:
         return jnp.arange(plan.num_classes)[None]
     clean = jnp.ones(len(labels), bool) if clean is None else clean
@@ -39,7 +39,7 @@ def group_classes(prototypes: Array, classes_per_group: int) -> Array:
     """Place every class in one group, [groups, at most classes_per_group].
 
     There are as few groups as possible and their sizes differ by one at most (a class left
-    alone would have nothing to be told from); the free slot of the smaller ones holds -1.
+    alone would have nothing to be compared with); the free slot of the smaller ones holds -1.
     """
     num_classes = len(prototypes)
     num_groups = -(-num_classes // classes_per_group)

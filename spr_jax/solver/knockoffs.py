@@ -1,4 +1,4 @@
-"""Knockoffs-SPR: a clean set with a bound on the share of wrong labels in it.
+"""Knockoffs-SPR: a clean set with a bound on the fraction of wrong labels in it.
 
 SPR ranks the examples of a class but cannot say how many of them are clean. Here every label has
 a rival, its knockoff: another class for the same example. A regression that has seen neither says
@@ -8,7 +8,7 @@ how badly each fits. With Z the misfit of the given label and Z' that of its kno
 
 Where the given label is wrong, a knockoff drawn at random fits better at least as often as worse.
 So the examples that lose (W > 0) stand for the wrong ones among those that win (W < 0), and a
-class keeps {-T <= W < 0} for the largest T at which the estimated share of wrong labels is
+class keeps {-T <= W < 0} for the largest T at which the estimated fraction of wrong labels is
 
     (1 + #{0 < W <= T}) / max(#{-T <= W < 0}, 1)  <=  level.
 
@@ -31,19 +31,17 @@ from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of, each
 from spr_jax.solver.groups import choose_groups
 from spr_jax.solver.pieces import Pieces, Plan, cut_pieces
-from spr_jax.solver.select import keep_lowest, lowest_examination
+from spr_jax.solver.top_share import keep_lowest, lowest_examination
 
 
 class Trial(NamedTuple):
-    """How labels are put to the test; hashable, static when jitted."""
+    """Options of the test that a label must pass; hashable, static when jitted."""
 
     knockoffs: str = "random"  # another class of the group; or "confident": the best scored one
-    magnitude: str = "smaller"  # of W, the smaller misfit; or "given", as in the paper
-    scope: str = "class"  # a threshold for each class over all pieces; or "piece": in each
     rule: str = "fixed"  # the level as it is set; or "released": chosen by the data up to it
     scale_level: bool = False  # (c - 2) / 2c of it for groups of c classes, as in the paper
     fallback: str = "none"  # where no T attains the level; or "share": the best fits
-    share: float = 0.5  # of a class: sure enough to fit to, and the most that falls back
+    share: float = 0.5  # of a class: the surest, to fit to; and the most that the fallback keeps
 
 
 FIXED_LEVEL = Trial()
@@ -51,7 +49,7 @@ FIXED_LEVEL = Trial()
 
 class KnockoffSet(NamedTuple):
     clean: Array  # [N] bool, in the order of the data set
-    statistic: Array  # [N], W, of the least suspicious examination of the example
+    statistic: Array  # [N], W of the example's least suspicious examination
     attained: Array  # [num_classes] bool, whether the level kept any example of the class
     lowest_level: Array  # [num_classes], the lowest that would have; infinite if none
 
@@ -63,14 +61,33 @@ def knockoff_set(
     key: Array,
     clean: Array | None = None,  # [N] bool, the last clean set, for the prototypes
     scores: Array | None = None,  # [N, num_classes], for confident knockoffs; None: of the fit
-    level: Array | float = 0.1,  # or one a class [num_classes]
+    level: Array | float = 0.1,  # or one per class [num_classes]
     *,
     plan: Plan,  # from plan_pieces(labels, ...)
-    options: Options = DEFAULTS,  # of the paths; `ties` and `select` have no say here
+    options: Options = DEFAULTS,  # of the paths; `ties` and `select` are ignored
     trial: Trial = FIXED_LEVEL,
     mesh: Mesh | None = None,
 ) -> KnockoffSet:
-    """One pass of Knockoffs-SPR: as many examples of each class as the level allows."""
+    """One pass of Knockoffs-SPR: keep as many examples of each class as the level allows.
+
+    Args:
+        features: one row per example.
+        labels: class numbers below `plan.num_classes`.
+        key: draws the pieces, their halves and the knockoffs.
+        clean: the last clean set; only with several class groups, which it helps to form.
+        scores: class scores of another model, for confident knockoffs.
+        level: bound on the expected fraction of wrong labels in the clean set.
+        plan: shapes of the pieces; static, so that epochs share one compilation.
+        options: how the paths are solved.
+        trial: how a label is compared with its knockoff.
+        mesh: devices to spread the pieces over, or else the rows of whole data.
+
+    Returns:
+        The clean mask, W, and for each class whether the level was attained.
+
+    Raises:
+        KeyError: an option of `options` or `trial` has a name that is unknown.
+    """
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     cut_key, deal_key, knockoff_key = jax.random.split(key, 3)
     with jax.default_matmul_precision("highest"):  # TPUs would round to bfloat16
@@ -92,7 +109,7 @@ def knockoff_set(
         "confident": fitted if scores is None else scores,
     }[trial.knockoffs]
     rival = knockoff_slots(scores, slot, known)
-    statistic = jnp.where(used, compare_labels(fitted, slot, rival, trial.magnitude), 0)
+    statistic = jnp.where(used, compare_labels(fitted, slot, rival), 0)
 
     level = jnp.broadcast_to(jnp.asarray(level, statistic.dtype), plan.num_classes)
     if trial.scale_level:
@@ -100,7 +117,8 @@ def knockoff_set(
         level *= (classes - 2) / (2 * classes)
     kept, threshold, lowest = _select(statistic, labels[halves.index], used, level, trial)
     # Ascending in suspicion, by sign and then by misfit. The map is its own inverse.
-    suspicion = lowest_examination(jnp.where(statistic < 0, 1 / statistic, statistic), halves)
+    suspicion = jnp.where(statistic < 0, 1 / statistic, statistic)
+    suspicion = lowest_examination(suspicion, halves, len(labels))
     return KnockoffSet(
         clean=jnp.zeros(len(labels), bool).at[halves.index].max(kept),  # never at -1
         statistic=jnp.where(suspicion < 0, 1 / suspicion, suspicion),
@@ -110,7 +128,7 @@ def knockoff_set(
 
 
 def _without_repeats(pieces, groups, labels, plan):
-    """An over-sampled class once a piece: a repeated row would be judged by a fit to itself."""
+    """Drop repeats of over-sampled classes: such a row would be judged by a fit to itself."""
     if plan.per_class is None:
         return pieces
     size = jnp.bincount(labels, length=plan.num_classes)[groups[pieces.group]]
@@ -122,7 +140,7 @@ def _without_repeats(pieces, groups, labels, plan):
 def deal_halves(
     pieces: Pieces, key: Array, plan: Plan, multiple_of: int = 1
 ) -> tuple[Pieces, Array, Plan]:
-    """Each piece as two of half the rows, and where in the flattened table each row was.
+    """Deal each piece into two of half the rows; also where in the flattened table each row was.
 
     Shuffled class by class and dealt out in turn like cards, so that both halves hold every
     class of two rows or more. Halves 2p and 2p + 1 are those of piece p.
@@ -138,7 +156,7 @@ def deal_halves(
         return table.reshape(-1, length, 2).swapaxes(1, 2).reshape(-1, length)
 
     row = plan.rows * jnp.arange(plan.num_pieces)[:, None] + jnp.arange(2 * length)
-    halves = Pieces(deal(index), deal(slot), jnp.repeat(pieces.group, 2), pieces.first)
+    halves = Pieces(deal(index), deal(slot), jnp.repeat(pieces.group, 2))
     # A class is another one in the other half: twice as many classes, twice as many groups.
     twice = {"num_classes": 2 * plan.num_classes, "num_pieces": 2 * plan.num_pieces}
     return halves, jnp.where(halves.index >= 0, deal(row), -1), plan._replace(rows=length, **twice)
@@ -163,10 +181,10 @@ def _principal_scores(features, pieces, plan, options):
 
 
 def fit_other_half(points: Array, slot: Array, sure: Array, num_slots: int) -> tuple[Array, Array]:
-    """What least squares on the sure rows of the other half expects, [halves, rows, slots].
+    """Predict each half by least squares on the sure rows of the other, [halves, rows, slots].
 
-    And which classes it knows, [halves, slots]. The pseudo-inverse leaves out directions in
-    which the sure rows do not vary, so that few rows or a missing class do no harm.
+    Also returns which classes that fit knows, [halves, slots]. The pseudo-inverse leaves out
+    directions in which the sure rows do not vary, so that few rows or a missing class do no harm.
     """
     design = jnp.concatenate([points, jnp.ones_like(points[..., :1])], axis=-1)  # intercept
     targets = (slot[..., None] == jnp.arange(num_slots)) & sure[..., None]
@@ -188,22 +206,20 @@ def knockoff_slots(scores: Array, slot: Array, known: Array) -> Array:
     return jnp.where(allowed.any(axis=-1), best, slot)
 
 
-# Where both labels are wrong, W must be as likely as -W. With "given" it is not: a label that wins
-# counts with the smaller of the two misfits and one that loses with the larger, so that too few
-# losers lie below T to stand for the winners, and the level is exceeded several times over. The
-# price of "smaller": one in c - 1 wrong labels meets the truth as its knockoff and loses with a
-# small misfit, so that at noise rate r no level much below r / (1 - r) / (c - 1) is attained.
-MAGNITUDES = {"smaller": jnp.minimum, "given": lambda given, knockoff: given}
+def compare_labels(fitted: Array, slot: Array, rival: Array) -> Array:
+    """W = min(Z, Z') sign(Z - Z'), [halves, rows].
 
-
-def compare_labels(fitted: Array, slot: Array, rival: Array, magnitude: str = "smaller") -> Array:
-    """W, of size min(Z, Z') or Z and the sign of Z - Z', [halves, rows].
-
-    The paper's Z is the penalty at which a label leaves zero on the path of the mean shifts with
-    beta fixed, min_gamma 1/2 ||R - gamma||^2 + penalty sum_i ||gamma_i||. Its rows do not meet and
-    row i leaves zero at the penalty ||R_i||: no path is needed, and without the grid of one there
-    are no ties, and no Z = 0 for what is still zero at its end.
+    The paper's Z is the penalty at which a label enters the path of the mean shifts with beta
+    fixed, min_gamma 1/2 ||R - gamma||^2 + penalty sum_i ||gamma_i||. Its rows do not interact and
+    row i enters at the penalty ||R_i||: no path is needed, and without the grid of one there are
+    no ties, and no Z = 0 for what is still zero at its end.
     """
+    # Where both labels are wrong, W must be as likely as -W. With the paper's magnitude Z it is
+    # not: a label that wins counts with the smaller of the two misfits and one that loses with the
+    # larger, so that too few losers lie below T to stand for the winners, and the level is exceeded
+    # several times over. The price of min(Z, Z'): one in c - 1 wrong labels meets the truth as its
+    # knockoff and loses with a small misfit, so that at noise rate r no level much below
+    # r / (1 - r) / (c - 1) is attained.
     tiny = jnp.finfo(fitted.dtype).tiny
 
     def misfit(slot):
@@ -211,23 +227,23 @@ def compare_labels(fitted: Array, slot: Array, rival: Array, magnitude: str = "s
         return jnp.sqrt(jnp.maximum(jnp.sum(residual**2, axis=-1), tiny))  # zero has no sign
 
     given, knockoff = misfit(slot), misfit(rival)
-    return MAGNITUDES[magnitude](given, knockoff) * jnp.sign(given - knockoff)
+    return jnp.minimum(given, knockoff) * jnp.sign(given - knockoff)
 
 
 def _select(statistic, label, used, level, trial):
-    """Which rows are kept [halves, rows], and T and the lowest level of each class.
+    """Select rows [halves, rows]; also T and the lowest level of each class.
 
-    First and second halves never share a threshold. Given the fits, the labels of all first
-    halves are independent; together with those that the fits were made from, they are not.
+    A class has one threshold over the first halves of all pieces and another over the second.
+    Given the fits, the labels of all first halves are independent; together with those that the
+    fits were made from, they are not.
     """
     num_halves, length = statistic.shape
-    sides = {"class": 2, "piece": num_halves}[trial.scope]
 
     def join(table):
-        return jnp.swapaxes(table.reshape(-1, sides, length), 0, 1).reshape(sides, -1)
+        return jnp.swapaxes(table.reshape(-1, 2, length), 0, 1).reshape(2, -1)
 
     def part(table):
-        return jnp.swapaxes(table.reshape(sides, -1, length), 0, 1).reshape(num_halves, length)
+        return jnp.swapaxes(table.reshape(2, -1, length), 0, 1).reshape(num_halves, length)
 
     statistic, label, used = join(statistic), join(label), join(used)
     find = partial(thresholds, rule=trial.rule)
@@ -243,20 +259,20 @@ def _select(statistic, label, used, level, trial):
 
 
 def _attains(rate, level):
-    return rate <= level * (1 + 1e-6)  # 3 / 50 is not quite 0.06
+    return rate <= level * (1 + 1e-6)  # 5 / 50 > 5 * 0.02 in single precision
 
 
 def _first_of_grid(lowest, level):
     """The released rule: the first of 0.02, 0.04, ..., level that keeps any example.
 
-    So the data choose the level, up to a cap, and it is no bound that was set in advance.
+    So the data choose the level, up to a cap: it is not a bound set in advance.
     """
     grid = jnp.minimum(0.02 * jnp.arange(1, 51), level[:, None])
     step = jnp.sum(~_attains(lowest[:, None], grid), axis=1, keepdims=True)
     return jnp.take_along_axis(grid, jnp.minimum(step, 49), axis=1)[:, 0]
 
 
-RULES = {"fixed": lambda lowest, level: level, "released": _first_of_grid}
+LEVEL_RULES = {"fixed": lambda lowest, level: level, "released": _first_of_grid}
 
 
 def thresholds(
@@ -267,7 +283,7 @@ def thresholds(
     *,
     rule: str = "fixed",
 ) -> tuple[Array, Array]:
-    """T of each class, zero if none attains the level, and the lowest level that one would.
+    """T of each class, zero if none attains the level, and the lowest attainable level.
 
     Sorted by class and |W|, the counts up to each row are running sums. Both answers are found at
     rows with W < 0: anywhere else T could shrink and keep the same examples at a lower rate.
@@ -291,6 +307,6 @@ def thresholds(
     rate = (1 + count_within(statistic > 0)) / jnp.maximum(count_within(statistic < 0), 1)
     rate = jnp.where(statistic < 0, rate.astype(level.dtype), jnp.inf)
     lowest = jnp.full(num_classes, jnp.inf, level.dtype).at[label].min(rate, mode="drop")
-    level = jnp.append(RULES[rule](lowest, level), 0)  # nothing for rows that are not used
+    level = jnp.append(LEVEL_RULES[rule](lowest, level), 0)  # nothing for rows that are not used
     passing = jnp.where(_attains(rate, level[label]), size, 0)
     return jnp.zeros(num_classes, size.dtype).at[label].max(passing, mode="drop"), lowest

@@ -1,26 +1,27 @@
-"""How many labels are wrong, of which class, and which: a model of the given labels.
+"""Label-noise model: how many labels are wrong, in which classes, and which ones.
 
 A label y comes from the true class t, which is not seen, by a matrix T of transitions; the scores
-s(x) of a linear fit tell the true class, up to calibration:
+s(x) of a linear fit predict the true class, up to calibration:
 
     P(t | x) = softmax(a s + D s + b)
     P(y | t, x) = T[t, t]                                              if y = t
                 = (1 - T[t, t]) R[t, y] e^(u s_y) / sum_k R[t, k] e^(u s_k)   else,
 
-with R the rows of T off its diagonal, normalised. u > 0 means that wrong labels fall where the
-features point, too (images that are hard for people; networks that begin to memorise); with u = 0
-the noise depends on the class alone. The parameters maximise the likelihood of the given labels,
-sum_i log sum_t P(t | x_i) P(y_i | t, x_i), with weak priors. Then, by Bayes' rule, the chance that
-a label is wrong, and its sums are the share of wrong labels of a class, or of any set.
+with R the rows of T off its diagonal, normalized. u > 0 means that wrong labels fall where the
+features point, too (images that are hard for people; networks that begin to memorize); with u = 0
+the noise depends on the class alone. The parameters maximize the likelihood of the given labels,
+sum_i log sum_t P(t | x_i) P(y_i | t, x_i), with weak priors. Bayes' rule then gives the probability
+that a label is wrong, and means of it are the noise rate of a class, or of any set.
 
 The scores are those of SPR's own regression (residuals beyond CUT count as CUT: the mean shift at
 that penalty), each example's from a fit without it. An example must not explain its own label.
 
-What is assumed: that the features tell some examples of each class with near certainty; these show
-T. Labels alone cannot tell little noise on doubtful classes from much noise on certain ones, so
-doubt is made to cost a little (CERTAINTY); this decides where a network has begun to memorise its
-labels, or is poor beside much noise, and hardly anywhere else. There a model in which doubt is free
-disagrees. Where models do, from simple to rich and free, the intervals are wide.
+The model assumes that the features identify some examples of each class with near certainty; these
+reveal T. Labels alone cannot separate low noise on ambiguous classes from high noise on clear ones,
+so the entropy of P(t | x) is penalized slightly (ENTROPY_PENALTY). This matters where a network has
+begun to memorize its labels, or is too weak for much noise, and rarely anywhere else. A model
+without the penalty disagrees there. Where models disagree, from simple to rich to unpenalized, the
+intervals are wide.
 """
 
 from functools import partial
@@ -34,21 +35,23 @@ from jax import Array, lax
 from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of, sum_and_stack
 
-CUT = 0.5  # of a residual; that of a label which the fit is certain is wrong is about 1.4
-MOST_ROWS = 10_000  # that the parameters are fitted to; more change them by less than models do
+CUT = 0.5  # longest residual; a label that the fit is certain is wrong has one of about 1.4
+MOST_ROWS = 10_000  # for fitting the parameters; the models differ by more than further rows change
 MOST_ROUNDS = 100
-TOLERANCE = 3e-6  # improvement of a round, in nats an example
-CERTAINTY = 0.005  # nats that a nat of doubt about the true class costs an example
-GROUPS = 8  # of the jackknife,
-JACKKNIFE_ROWS = 5_000  # which needs fewer rows: its variance is in proportion to them
-DEVIATIONS = 1.64  # half a 90 % interval
-DISAGREEMENT = 1.5  # how often the difference between models is added to an interval
-DOUBT = 0.5  # and how much of the share of labels that may as well be the other way
-MOST_CLASSES = 30  # whose scores are mixed; the cost grows with their square
+TOLERANCE = 3e-6  # improvement of a round, in nats per example
+ENTROPY_PENALTY = 0.005  # weight of the mean entropy of P(t | x) against the log-likelihood
+JACKKNIFE_GROUPS = 8
+JACKKNIFE_ROWS = 5_000  # fewer, as its variance is in proportion to them
+MOST_CLASSES = 30  # for models that mix scores; the cost grows with the square
+
+# Half-width of an interval: the sum of
+DEVIATIONS = 1.64  # this many standard deviations (a 90 % interval of a normal variable),
+DISAGREEMENT_WEIGHT = 1.5  # this many times the largest difference between models,
+DOUBT_WEIGHT = 0.5  # and this many times the mean of min(p, 1 - p), p being the error probability
 
 
 class Model(NamedTuple):
-    """Parameters; T is the softmax of the rows of `transition`. Simple models lack the last two."""
+    """Parameters; T is the softmax of each row of `transition`. Simple models lack the last two."""
 
     slope: Array  # [], a
     bias: Array  # [c], b
@@ -58,16 +61,16 @@ class Model(NamedTuple):
 
 
 class LabelNoise(NamedTuple):
-    wrong: Array  # [N], chance that the given label is wrong
+    wrong: Array  # [N], probability that the given label is wrong
     least: Array  # [N], the lowest that any of the models gives,
     most: Array  # [N], and the highest
     suggested: Array  # [N], the most probable class
-    rate: Array  # [1 + c], share of wrong labels: of all, then of each given class
+    rate: Array  # [1 + c], fraction of wrong labels: of all, then of each given class
     low: Array  # [1 + c], its interval
     high: Array  # [1 + c]
     disagreement: Array  # [1 + c], largest difference of another model's rate
-    confusion: Array  # [c, c], of the examples with a given label, the share of each true class
-    gain: Array  # [], nats by which the features explain the labels better than their frequencies
+    confusion: Array  # [c, c], fraction of each true class (column) among a given label (row)
+    gain: Array  # [], nats by which the features predict the labels better than class frequencies
 
 
 @partial(jax.jit, static_argnames=("num_classes", "pca_dim", "intervals"))
@@ -77,22 +80,37 @@ def label_noise(
     *,
     num_classes: int,
     pca_dim: int,
-    intervals: bool = True,  # with the chance of the draw, and a model in which doubt is free
+    intervals: bool = True,
 ) -> LabelNoise:
-    """Fit models to whole data, the last one being the answer; one XLA program."""
+    """Estimate how many labels are wrong, and which, in one XLA program.
+
+    Models from simple to rich are fitted; the last one is the answer, the others widen intervals.
+
+    Args:
+        features: one row per example.
+        labels: class numbers below `num_classes`.
+        num_classes: number of classes; one without examples is allowed.
+        pca_dim: principal components that the fit uses.
+        intervals: also fit the jackknife and a model without the entropy penalty. Otherwise
+            `low` and `high` lack the sampling error.
+
+    Returns:
+        Per example the probability that its label is wrong and the most probable class; noise
+        rates with intervals; the confusion of given and true classes.
+    """
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     with jax.default_matmul_precision("highest"):
         scores = scores_without_own_label(features, labels, num_classes, pca_dim)
-        order = jax.random.permutation(jax.random.key(0), len(labels))  # the order given may mean
+        order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
         chosen = order[:MOST_ROWS]
-        models = fit_models(scores[:, chosen], labels[chosen], with_doubt=intervals)
+        models = fit_models(scores[:, chosen], labels[chosen], with_unpenalized=intervals)
         posteriors = [posterior(model, scores, labels) for model in models]
         wrongs = jnp.stack([_wrong(each, labels) for each in posteriors])
         chosen = order[:JACKKNIFE_ROWS]
-        deviation = 0
+        deviation: Array | int = 0
         if intervals:
-            variance = _jackknife(scores[:, chosen], labels[chosen], models[-1])
-            deviation = jnp.sqrt(variance * len(chosen) / len(labels))
+            sampling = _jackknife(scores[:, chosen], labels[chosen], models[-1])
+            deviation = jnp.sqrt(sampling * len(chosen) / len(labels))
 
     given = labels == jnp.arange(num_classes)[:, None]
     size = given.sum(axis=1)
@@ -100,10 +118,10 @@ def label_noise(
     wrong, rate = wrongs[-1], rates[-1]
     disagreement = jnp.abs(rates - rate).max(axis=0)
     counts = jnp.append(len(labels), jnp.maximum(size, 1))
-    chance = _shares(wrong * (1 - wrong), labels, num_classes) / counts
+    variance = _shares(wrong * (1 - wrong), labels, num_classes) / counts
     doubt = _shares(jnp.minimum(wrong, 1 - wrong), labels, num_classes)
-    half = DEVIATIONS * jnp.sqrt(deviation**2 + chance) + 0.5 / counts
-    half += DISAGREEMENT * disagreement + DOUBT * doubt
+    half = DEVIATIONS * jnp.sqrt(deviation**2 + variance) + 0.5 / counts
+    half += DISAGREEMENT_WEIGHT * disagreement + DOUBT_WEIGHT * doubt
     frequency = jnp.log(jnp.maximum(size, 1) / len(labels))[labels]
     likelihood = jnp.log(joint(models[-1], scores, labels).sum(axis=0) + TINY)
     return LabelNoise(
@@ -123,7 +141,7 @@ def label_noise(
 def scores_without_own_label(
     features: Array, labels: Array, num_classes: int, pca_dim: int
 ) -> Array:
-    """The fit of each example from all others, [c, N], of unit mean square.
+    """Fit each example from all others, [c, N], of unit mean square.
 
     With U the residual cut to CUT, h_i = ||q_i||^2 and v the mean slope of the cut, leaving
     example i out changes its fit, to first order, by  -h_i / (v (1 - h_i)) U_i.
@@ -166,18 +184,18 @@ def scores_without_own_label(
     scores = jax.vmap(blocks.join, in_axes=1)(fitted - own / jnp.maximum(slope / n, 0.2))
     scores -= scores.mean(axis=1, keepdims=True)
     size = jnp.sqrt(jnp.mean(scores**2))
-    is_more = size > 0.1 * n**-0.5  # than the label left out makes of constant features
-    return jnp.where(is_more, scores / jnp.maximum(size, TINY), 0)
+    is_signal = size > 0.1 * n**-0.5  # more than leave-one-out alone makes of constant features
+    return jnp.where(is_signal, scores / jnp.maximum(size, TINY), 0)
 
 
 TINY = 1e-30
 
 
-def fit_models(scores: Array, labels: Array, with_doubt: bool) -> list[Model]:
-    """From simple to rich; for very many classes, where mixing is dear, the simple one alone.
+def fit_models(scores: Array, labels: Array, with_unpenalized: bool) -> list[Model]:
+    """Fit models from simple to rich; only the simple one if mixing many classes costs too much.
 
-    The first begins with much noise: so labels are called right for a reason. With doubt, the one
-    before the last is the last where doubt is free.
+    The first starts from much noise, so that labels are called right for a reason.
+    `with_unpenalized` inserts, before the last model, the same one without the entropy penalty.
     """
     c, weights = len(scores), jnp.ones(len(labels), scores.dtype)
     transition = jnp.where(jnp.eye(c) > 0, 0.3, 0.7 / (c - 1))
@@ -186,9 +204,9 @@ def fit_models(scores: Array, labels: Array, with_doubt: bool) -> list[Model]:
     models = [fit(scores, labels, weights, start)]
     for more in ({"mix": zeros((c, c))}, {"tilt": zeros(())}) if c <= MOST_CLASSES else ():
         models.append(fit(scores, labels, weights, models[-1]._replace(**more)))
-    if with_doubt:
+    if with_unpenalized:
         flatter = models[-1]._replace(slope=models[-1].slope / 2)
-        models.insert(-1, fit(scores, labels, weights, flatter, certainty=0))
+        models.insert(-1, fit(scores, labels, weights, flatter, entropy_penalty=0))
     return models
 
 
@@ -224,16 +242,16 @@ def _wrong(posterior, labels):
 
 
 def _shares(values, labels, num_classes):
-    """Mean of all, then of each given class, [1 + c]."""
+    """Mean over all examples, then over each given class, [1 + c]."""
     sums = jnp.zeros(num_classes, values.dtype).at[labels].add(values)
     size = jnp.bincount(labels, length=num_classes)
     return jnp.append(values.mean(), sums / jnp.maximum(size, 1))
 
 
 def log_prior(model: Model) -> Array:
-    """In units of examples: what decides where the labels do not.
+    """Log prior, in units of examples; it decides where the labels do not.
 
-    Slopes that are not infinite; little mixing; rows of T that are like the others, T symmetric.
+    It favors finite slopes, little mixing, rows of T that are alike, and symmetric T.
     """
     c = len(model.bias)
     log_t = jax.nn.log_softmax(model.transition, axis=1)
@@ -251,22 +269,22 @@ def fit(
     labels: Array,  # [n]
     weights: Array,  # [n]
     start: Model,
-    certainty: float = CERTAINTY,
+    entropy_penalty: float = ENTROPY_PENALTY,
 ) -> Model:
-    """Maximise likelihood and prior by L-BFGS."""
+    """Maximize likelihood times prior by L-BFGS."""
 
     def loss(model):
         likelihood = jnp.log(joint(model, scores, labels).sum(axis=0) + TINY)
         logits = logits_of(model, scores)
-        doubt = -jnp.sum(jax.nn.softmax(logits, axis=0) * jax.nn.log_softmax(logits, axis=0), 0)
-        total = weights @ (likelihood - certainty * doubt) + log_prior(model)
+        entropy = -jnp.sum(jax.nn.softmax(logits, axis=0) * jax.nn.log_softmax(logits, axis=0), 0)
+        total = weights @ (likelihood - entropy_penalty * entropy) + log_prior(model)
         return -total / weights.sum()
 
     search = optax.scale_by_zoom_linesearch(max_linesearch_steps=10, initial_guess_strategy="one")
     solver = optax.lbfgs(memory_size=20, linesearch=search)
     value_and_grad = optax.value_and_grad_from_state(loss)
 
-    def go_on(carry):
+    def improves(carry):
         _, _, rounds, last, value = carry
         return (rounds < MOST_ROUNDS) & ~(last - value < TOLERANCE)
 
@@ -278,12 +296,12 @@ def fit(
 
     far = jnp.asarray(jnp.inf, scores.dtype)
     carry = (start, solver.init(start), 0, far, far)
-    return lax.while_loop(go_on, one_round, carry)[0]
+    return lax.while_loop(improves, one_round, carry)[0]
 
 
 def _jackknife(scores, labels, model):
-    """Variance of the rates, [1 + c], from fits that leave a group out each."""
-    group = jnp.arange(len(labels)) % GROUPS
+    """Variance of the rates, [1 + c], from fits that each leave one group out."""
+    group = jnp.arange(len(labels)) % JACKKNIFE_GROUPS
 
     def without(out):
         weights = (group != out).astype(scores.dtype)
@@ -291,5 +309,6 @@ def _jackknife(scores, labels, model):
         wrong = _wrong(posterior(refitted, scores, labels), labels)
         return _shares(wrong, labels, len(model.bias))
 
-    rates = lax.map(without, jnp.arange(GROUPS))
-    return (GROUPS - 1) / GROUPS * jnp.sum((rates - rates.mean(axis=0)) ** 2, axis=0)
+    rates = lax.map(without, jnp.arange(JACKKNIFE_GROUPS))
+    spread = jnp.sum((rates - rates.mean(axis=0)) ** 2, axis=0)
+    return (JACKKNIFE_GROUPS - 1) / JACKKNIFE_GROUPS * spread

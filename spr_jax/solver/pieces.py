@@ -1,13 +1,13 @@
-"""Which examples share a regression: tables of dataset indices, of shapes fixed in advance.
+"""Pieces, the sets of examples that share a regression: index tables of fixed shapes.
 
 A piece holds the examples of one class group. With `per_class=m` a group is cut into pieces of
 m examples of each of its classes, taken in a random visiting order; a class that is smaller
-than the largest of its group starts over (it is over-sampled) until that one is through, so
-every example is examined at least once. With `per_class=None` a group is one piece and holds
+than the largest of its group wraps around (it is over-sampled) until the largest is exhausted,
+so every example is examined at least once. With `per_class=None` a group is one piece and holds
 each of its examples once.
 
 The groups follow the prototypes and change from epoch to epoch, the shapes do not: `Plan` is
-made once from the class sizes, for the worst grouping there can be, and rows that a grouping
+made once from the class sizes, for the worst possible grouping, and rows that a grouping
 does not use hold -1.
 """
 
@@ -39,10 +39,9 @@ class Plan(NamedTuple):
 
 
 class Pieces(NamedTuple):
-    index: Array  # [pieces, rows], position in the data set, -1 where the row is not used
+    index: Array  # type: ignore[assignment]  # [pieces, rows], in the data set; -1: not used
     slot: Array  # [pieces, rows], position of the row's class in its group
     group: Array  # [pieces]
-    first: Array  # [N], where in the flattened table an example is examined first
 
 
 def plan_pieces(
@@ -53,16 +52,23 @@ def plan_pieces(
     classes_per_group: int | None = None,
     multiple_of: int = 1,
 ) -> Plan:
-    """Count once, on the host, what every grouping fits in.
+    """Find, once and on the host, the smallest shapes that every grouping fits in.
 
-    Groups have at most `classes_per_group` classes, or three where one would be left alone.
-    What is spread over devices, the pieces or else their rows, is rounded up to `multiple_of`.
+    Args:
+        labels: class of each example, [N].
+        num_classes: number of classes; default: the largest label plus one.
+        per_class: examples of each class in a piece; default: a whole group is one piece.
+        classes_per_group: most classes of a group, three if one would be left alone; default: all.
+        multiple_of: number of devices. The pieces, or else their rows, are rounded up to it.
+
+    Returns:
+        The plan, to be passed to `clean_set` or `knockoff_set`.
     """
     sizes = np.bincount(np.asarray(labels), minlength=num_classes or 0)
     largest = np.sort(sizes)[::-1]
     num_classes = len(sizes)
     num_groups = -(-num_classes // (classes_per_group or num_classes))
-    num_groups = max(1, min(num_groups, num_classes // 2))  # no class alone: nothing to tell from
+    num_groups = max(1, min(num_groups, num_classes // 2))  # no class is alone
     per_class = per_class and min(per_class, int(largest[0]))
     classes_per_group = -(-num_classes // num_groups)
     if per_class is None:
@@ -79,34 +85,27 @@ def plan_pieces(
 
 def cut_pieces(labels: Array, groups: Array, key: Array, plan: Plan) -> Pieces:
     """Fill the tables for this grouping, visiting the examples in an order drawn from `key`."""
-    n = len(labels)
-    place = jnp.zeros(plan.num_classes + 1, int)  # of a class in the flattened groups
-    place = place.at[groups.ravel()].set(jnp.arange(groups.size))  # free slots (-1) go last
     if plan.is_whole:
-        everyone = jnp.arange(n)
-        return Pieces(everyone[None], place[labels][None], jnp.zeros(1, int), everyone)
+        slot = jnp.zeros(plan.num_classes, int).at[groups[0]].set(jnp.arange(plan.num_classes))
+        return Pieces(jnp.arange(len(labels))[None], slot[labels][None], jnp.zeros(1, int))
 
     order = _shuffled_by_class(labels, key, plan.num_classes)
     size = jnp.bincount(labels, length=plan.num_classes)
     start = jnp.cumsum(size) - size
-    nth = jnp.zeros(n, int).at[order].set(jnp.arange(n) - start[labels[order]])
     member_size = jnp.where(groups >= 0, size[groups], 0)  # [groups, classes_per_group]
-    if plan.per_class is None:
-        cut = _whole_groups
-    else:
-        cut = _balanced_pieces
-    table = cut(groups, member_size, start, place[labels], nth, plan)
+    cut = _whole_groups if plan.per_class is None else _balanced_pieces
+    table = cut(groups, member_size, start, plan)
     return table._replace(index=jnp.where(table.index >= 0, order[table.index], -1))
 
 
 def _shuffled_by_class(labels, key, num_classes):
-    """Indices class by class, each class in random order, by one sort of one word a row."""
+    """Indices class by class, each class in random order, by one sort of one word per row."""
     label_bits = max(1, (num_classes - 1).bit_length())
     random_bits = jax.random.bits(key, labels.shape, "uint32") >> label_bits
     return jnp.argsort((labels.astype("uint32") << (32 - label_bits)) | random_bits)
 
 
-def _balanced_pieces(groups, member_size, start, place, nth, plan):
+def _balanced_pieces(groups, member_size, start, plan):
     """m rows of each class: row r of a class of size s in turn t is its (t m + r) mod s-th."""
     m = plan.per_class
     turns = -(-member_size.max(axis=1) // m)  # pieces of each group
@@ -123,14 +122,11 @@ def _balanced_pieces(groups, member_size, start, place, nth, plan):
     index = jnp.where((sizes > 0) & used[:, None, None], index, -1)
     slot = jnp.repeat(jnp.arange(plan.classes_per_group), m)
 
-    own_group, own_slot = jnp.divmod(place, plan.classes_per_group)
-    own_piece = (ends - turns)[own_group] + nth // m
-    first = own_piece * plan.rows + own_slot * m + nth % m
     shape = plan.num_pieces, plan.rows
-    return Pieces(index.reshape(shape), jnp.broadcast_to(slot, shape), group, first)
+    return Pieces(index.reshape(shape), jnp.broadcast_to(slot, shape), group)
 
 
-def _whole_groups(groups, member_size, start, place, nth, plan):
+def _whole_groups(groups, member_size, start, plan):
     """Every example of a group once, class after class; groups are filled up with -1."""
     ends = jnp.cumsum(member_size, axis=1)
     row = jnp.arange(plan.rows)
@@ -139,6 +135,4 @@ def _whole_groups(groups, member_size, start, place, nth, plan):
     slot = jnp.minimum(slot, plan.classes_per_group - 1)
     offset = row - jnp.take_along_axis(ends - member_size, slot, axis=1)
     index = jnp.take_along_axis(start[groups], slot, axis=1) + offset
-    own_group, own_slot = jnp.divmod(place, plan.classes_per_group)
-    first = own_group * plan.rows + (ends - member_size)[own_group, own_slot] + nth
-    return Pieces(jnp.where(used, index, -1), slot, jnp.arange(plan.num_groups), first)
+    return Pieces(jnp.where(used, index, -1), slot, jnp.arange(plan.num_groups))

@@ -1,0 +1,48 @@
+"""A network as a value: parameters, batch statistics, and the module that uses them."""
+
+from typing import Any
+
+import jax
+from flax import linen as nn
+from flax import struct
+from jax import Array
+
+from spr_jax.types import Output
+
+
+@struct.dataclass
+class Network:
+    params: Any
+    batch_stats: Any
+    module: nn.Module = struct.field(pytree_node=False)
+
+    def forward(
+        self, images: Array, key: Array | None = None, feature_mask: Array | None = None
+    ) -> tuple[Output, "Network"]:
+        """Train-mode pass; also returns the network with its new batch statistics."""
+        variables = {"params": self.params, "batch_stats": self.batch_stats}
+        output, changed = self.module.apply(
+            variables,
+            images,
+            True,
+            feature_mask,
+            mutable=["batch_stats"],
+            rngs=None if key is None else {"dropout": key},
+        )
+        return output, self.replace(batch_stats=changed["batch_stats"])  # type: ignore[attr-defined]
+
+    def predict(self, images: Array) -> Output:
+        """Eval-mode pass: running statistics, no dropout."""
+        variables = {"params": self.params, "batch_stats": self.batch_stats}
+        output: Any = self.module.apply(variables, images, False)
+        return output
+
+    @property
+    def num_parameters(self) -> int:
+        return sum(leaf.size for leaf in jax.tree.leaves(self.params))
+
+
+def make_network(module: nn.Module, key: Array, images: Array) -> Network:
+    """Initialize a network for images of this shape."""
+    variables = module.init({"params": key, "dropout": key}, images, False)
+    return Network(variables["params"], variables.get("batch_stats", {}), module)

@@ -1,0 +1,201 @@
+"""Find the label errors of a data set from the features of its examples.
+
+NumPy arrays in, NumPy arrays out:
+
+    found = find_label_errors(features, labels)
+    found.noise.rate, found.noise.interval    # the fraction of wrong labels
+    found.order[:100]                         # the most suspect examples
+    clean = find_label_errors(features, labels, max_noise_in_clean=0.05).clean
+    weights = sample_weights(features, labels)  # for the losses of any training loop
+"""
+
+import contextlib
+import math
+
+import jax
+import numpy as np
+
+from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
+from spr_jax.detection.options import DetectorOptions, check_features, check_labels
+from spr_jax.detection.progress import PATH_PROGRESS
+from spr_jax.detection.types import Detection, Noise, Promise
+from spr_jax.devices import device_mesh
+from spr_jax.solver import Options, clean_set, plan_pieces
+from spr_jax.solver.noise_model import label_noise
+
+MAX_PCA_DIM = 64
+MAX_CLASSES_PER_GROUP = 100
+
+
+def find_label_errors(
+    features: np.ndarray,  # [N, d]
+    labels: np.ndarray,  # [N], integers from 0, or class names
+    *,
+    max_noise_in_clean: float | None = None,
+    max_false_alarms: float | None = None,
+    keep: float | None = None,
+    per_class: int | None = None,
+    pca_dim: int | None = None,
+    classes_per_group: int | None = None,
+    seed: int = 0,
+    progress: bool = False,
+) -> Detection:
+    """Estimate how many labels are wrong, and which.
+
+    By default an example is suspect if its label is more likely wrong than correct.
+
+    Args:
+      features: one row for each example, from any network or descriptor. Standardize columns of
+        very different scale first; otherwise the largest dominates.
+      labels: as given, possibly wrong.
+      max_noise_in_clean: upper bound on the fraction of wrong labels in the clean set, class by
+        class; as many examples as possible are kept. `promise` says which classes can keep it.
+      max_false_alarms: upper bound on the fraction of correct labels among the suspects; as many
+        examples as possible are flagged. Both bounds hold on average over data sets like those
+        in experiments/reports/error_control.md, not with certainty.
+      keep: instead, the fraction of each class to call clean: the examples that enter the path
+        last (SPR's own rule, which ranks by `entry_penalty`).
+      per_class: examples of each class in a piece; 10 is the paper's split. None, the default,
+        solves the whole data at once, with an intercept since classes then differ in size.
+      pca_dim: principal components that the regression sees. None takes sqrt(rows of a piece) / 2,
+        at most 64 but at least one per class: small data sets support fewer components
+        (measured in docs/results.md).
+      classes_per_group: solve this many classes at a time, dissimilar ones together. None takes
+        all of them, at most 100.
+      seed: decides the random split into pieces; the whole data needs none.
+      progress: show how many examples have entered the path of the whole data.
+
+    Returns:
+      A `Detection`: for every example whether it is clean, the probability that its label is
+      wrong and the most probable label; the examples ordered by suspicion; the estimated noise.
+
+    Raises:
+      ValueError: in one sentence, what was given and what is expected.
+
+    Example:
+      >>> found = find_label_errors(features, labels)
+      >>> suspects = found.order[: (~found.clean).sum()]
+      >>> list(zip(labels[suspects], found.suggested[suspects], found.error_probability[suspects]))
+    """
+    features = check_features(features)
+    classes, codes = check_labels(labels, len(features))
+    options = DetectorOptions(
+        max_noise_in_clean,
+        max_false_alarms,
+        keep,
+        per_class,
+        pca_dim,
+        classes_per_group,
+        seed,
+        progress,
+    )
+    options.check()
+    return _detect(features, classes, codes, options)
+
+
+def sample_weights(
+    features: np.ndarray,  # [N, d]
+    labels: np.ndarray,  # [N], integers from 0, or class names
+    **options,
+) -> np.ndarray:
+    """Compute weights for a training loss: the probability that each label is correct.
+
+    A label that is surely wrong gets no weight, a doubtful one a little.
+
+    Args:
+      features: as for `find_label_errors`.
+      labels: as for `find_label_errors`.
+      **options: of `find_label_errors`.
+
+    Returns:
+      [N] from 0 to 1.
+
+    Raises:
+      ValueError: in one sentence, what was given and what is expected.
+    """
+    return 1 - find_label_errors(features, labels, **options).error_probability
+
+
+def components_for(rows: int, *, num_classes: int) -> int:
+    """Number of principal components for this many rows.
+
+    sqrt(rows) / 2, at most MAX_PCA_DIM, but at least one per class.
+    """
+    return max(num_classes, min(math.isqrt(rows // 4), MAX_PCA_DIM))
+
+
+def _detect(features, classes, codes, options) -> Detection:
+    path, num_together = _solve_path(features, codes, options)
+    # The model is fitted to the whole data, while the path may have been solved in small pieces.
+    dim = options.pca_dim or components_for(len(features), num_classes=num_together)
+    model = jax.device_get(label_noise(features, codes, num_classes=len(classes), pca_dim=dim))
+    clean, promise, order = _choose(path, model, codes, options)
+    return Detection(
+        clean=clean,
+        entry_penalty=path.entry_penalty,
+        suggested=classes[model.suggested],
+        duality_gap=float(path.duality_gap),
+        error_probability=model.wrong,
+        order=order,
+        noise=_describe_noise(model, classes),
+        promise=promise,
+    )
+
+
+def _solve_path(features, codes, options):
+    """Return the solved path, and how many classes were solved together."""
+    is_tall = len(features) > features.shape[1]  # otherwise several devices gain nothing
+    mesh = device_mesh() if jax.local_device_count() > 1 and is_tall else None
+    plan = plan_pieces(
+        codes,
+        per_class=options.per_class,
+        classes_per_group=options.classes_per_group or MAX_CLASSES_PER_GROUP,
+        multiple_of=mesh.size if mesh else 1,
+    )
+    dim = options.pca_dim or components_for(plan.rows, num_classes=plan.classes_per_group)
+    how = Options(
+        pca_dim=dim,
+        intercept=options.per_class is None,
+        report=PATH_PROGRESS.report if options.progress else None,
+    )
+    with PATH_PROGRESS.bar() if options.progress else contextlib.nullcontext():
+        path = jax.device_get(
+            clean_set(
+                features,
+                codes,
+                jax.random.key(options.seed),
+                keep=options.keep or 0.5,  # decides `path.clean`, which is read only with `keep`
+                plan=plan,
+                options=how,
+                mesh=mesh,
+            )
+        )
+    return path, plan.classes_per_group
+
+
+def _choose(path, model, codes, options):
+    """Return the clean set, the promise if a level was asked for, and the order of suspicion."""
+    if options.keep is not None:
+        return path.clean, None, np.argsort(-path.entry_penalty, kind="stable")
+    order = np.lexsort((-path.entry_penalty, -model.wrong))
+    if options.max_noise_in_clean is not None:
+        kept = keep_cleanest(model, codes, options.max_noise_in_clean)
+        promise = Promise(options.max_noise_in_clean, "clean", kept.attained, kept.lowest)
+        return kept.chosen, promise, order
+    if options.max_false_alarms is not None:
+        flagged = flag_surest(model, codes, options.max_false_alarms)
+        promise = Promise(options.max_false_alarms, "suspects", flagged.attained, flagged.lowest)
+        return ~flagged.chosen, promise, order
+    return model.wrong <= 0.5, None, order
+
+
+def _describe_noise(model, classes) -> Noise:
+    return Noise(
+        rate=float(model.rate[0]),
+        interval=(float(model.low[0]), float(model.high[0])),
+        classes=classes,
+        by_class=model.rate[1:],
+        by_class_interval=np.stack([model.low[1:], model.high[1:]], axis=1),
+        confusion=model.confusion,
+        explained=is_explained(model),
+    )

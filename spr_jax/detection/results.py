@@ -1,0 +1,142 @@
+"""The results of a detector in words, and as the files summary.json and labels.csv."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+
+import spr_jax
+from spr_jax.detection.types import Detection
+from spr_jax.io.atomic import replace_file, write_json
+from spr_jax.io.text import print_columns, shown
+
+
+def summarize(found: Detection, labels: np.ndarray, seconds: float) -> dict:
+    """Return the content of summary.json."""
+    noise, promise, classes = found.noise, found.promise, []
+    for number, label in enumerate(noise.classes):
+        mine = labels == label
+        row = {
+            "label": label.item(),
+            "examples": int(mine.sum()),
+            "wrong_share": float(noise.by_class[number]),
+            "wrong_share_interval": noise.by_class_interval[number].tolist(),
+            "suspect": int((mine & ~found.clean).sum()),
+            "mostly": noise.classes[_mostly(noise.confusion, number)].item(),
+        }
+        if promise is not None:
+            lowest = promise.lowest[number]
+            row["attained"] = bool(promise.attained[number])
+            row["lowest_level"] = float(lowest) if np.isfinite(lowest) else None
+        classes.append(row)
+    summary = {
+        "examples": len(labels),
+        "wrong_share": noise.rate,
+        "wrong_share_interval": list(noise.interval),
+        "features_explain_labels": noise.explained,
+        "suspect": int((~found.clean).sum()),
+        "expected_wrong_in_clean": _mean(found.error_probability[found.clean]),
+        "expected_right_in_suspects": _mean(1 - found.error_probability[~found.clean]),
+        "duality_gap": found.duality_gap,
+        "seconds": round(seconds, 3),
+        "version": spr_jax.__version__,
+        "classes": classes,
+    }
+    if promise is not None:
+        summary["asked"] = {"level": promise.level, "kind": promise.kind}
+    return summary
+
+
+def _mean(values):
+    return float(values.mean()) if len(values) else None
+
+
+def _mostly(confusion, number):
+    """Return the true class of most wrong labels of a class."""
+    others = confusion[number].copy()
+    others[number] = -1
+    return int(np.argmax(others))
+
+
+def print_summary(found: Detection, labels: np.ndarray, summary: dict, top: int) -> None:
+    classes = summary["classes"]
+    low, high = (f"{100 * bound:.1f}" for bound in summary["wrong_share_interval"])
+    print(
+        f"{summary['examples']:,} examples of {len(classes)} classes in "
+        f"{summary['seconds']:.1f} s: about {100 * summary['wrong_share']:.1f} % of the labels are "
+        f"wrong (between {low} and {high} %); {summary['suspect']:,} are suspect."
+    )
+    if not summary["features_explain_labels"]:
+        print(
+            "The features predict the labels barely better than chance: either the labels are "
+            "random, or these features cannot separate the classes. Treat the results below as "
+            "meaningless."
+        )
+    if found.promise is not None:
+        print(_in_words(found.promise, found.noise.classes))
+    head = ("class", "examples", "wrong (est.)", "suspects", "confused with")
+    rows = [
+        (
+            shown(row["label"]),
+            f"{row['examples']:,}",
+            f"{100 * row['wrong_share']:.1f} %",
+            f"{row['suspect']:,}",
+            shown(row["mostly"]),
+        )
+        for row in classes
+    ]
+    print_columns(head, rows)
+    if top:
+        print("\nMost suspect:", end="")
+        head = ("index", "label", "suggested", "error probability", "entry penalty")
+        rows = [
+            (
+                str(index),
+                shown(labels[index]),
+                shown(found.suggested[index]),
+                f"{found.error_probability[index]:.3f}",
+                f"{found.entry_penalty[index]:.3f}",
+            )
+            for index in found.order[:top]
+        ]
+        print_columns(head, rows)
+
+
+def _in_words(promise, classes):
+    mistakes, then = {
+        "clean": ("wrong labels among the clean", "so none of their examples is called clean"),
+        "suspects": ("correct labels among the suspects", "so none of their examples is flagged"),
+    }[promise.kind]
+    missed = [
+        f"{shown(label)} ({f'not below {100 * lowest:.1f} %' if np.isfinite(lowest) else 'none'})"
+        for label, lowest, attained in zip(classes, promise.lowest, promise.attained, strict=True)
+        if not attained
+    ]
+    asked = f"At most {100 * promise.level:g} % {mistakes}: "
+    if not missed:
+        return asked + "every class can keep this level."
+    names = ", ".join(missed[:10]) + (f" and {len(missed) - 10} more" if len(missed) > 10 else "")
+    return asked + f"{len(missed)} of {len(classes)} classes cannot keep this, {then}: {names}."
+
+
+def write_results(
+    found: Detection, labels: np.ndarray, names: np.ndarray | None, summary: dict, out: Path
+) -> None:
+    """Write labels.csv, one line for each example in the input order, and summary.json."""
+    out.mkdir(parents=True, exist_ok=True)
+    with replace_file(out / "labels.csv") as file:
+        table = csv.writer(file, lineterminator="\n")
+        columns: dict[str, np.ndarray] = {"index": np.arange(len(labels))}
+        if names is not None:
+            columns["file"] = names
+        columns |= {
+            "label": labels,
+            "suspect": (~found.clean).astype(int),
+            "error_probability": np.char.mod("%.6g", found.error_probability),
+            "entry_penalty": np.char.mod("%.6g", found.entry_penalty),
+            "rank": found.rank,
+            "suggested": found.suggested,
+        }
+        table.writerow(columns)
+        table.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    write_json(out / "summary.json", summary)

@@ -1,0 +1,59 @@
+"""The two steps of SPR's training, given which examples of the batch are clean.
+
+    supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q), or the penalty of noisy ones, too
+    CutMix       boxes of other images pasted in; a noisy example's target is its prediction
+
+lambda grows by a factor every epoch. B is the size of the batch, not the number of clean examples.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import lax, random
+
+from spr_jax.augment import cutmix as paste_boxes
+from spr_jax.losses import cross_entropy
+from spr_jax.methods.batch_masks import mean_over
+from spr_jax.methods.method import weighted_mean
+
+
+def supervised_step(networks, batch, clean, key, *, weight, penalty, penalized, divide_by_clean):
+    """Sum cross-entropy of the clean examples and the weighted sparse penalty of the penalized.
+
+    The constant c^(1-q) that the released loss has for each noisy example carries no gradient and
+    is left out.
+    """
+    output, network = networks[0].forward(batch.images, key)
+    over = mean_over if divide_by_clean else _part_of_mean
+    loss = over(clean, cross_entropy(output.logits, batch.labels), batch.weights)
+    loss += weight * over(penalized, penalty(output.logits), batch.weights)
+    return loss, ((network,), {"features": output.features})
+
+
+def _part_of_mean(chosen, losses, weights):
+    """1/B sum_i chosen_i loss_i."""
+    return weighted_mean(losses, weights * chosen)
+
+
+def cutmix_step(networks, batch, clean, key, *, find_partner):
+    """Mix images by pasted boxes, with given labels of clean and predictions of noisy examples.
+
+    A prediction is the mean over two views, without gradient; the features are those of the first.
+    """
+    first_key, second_key, mixed_key, partner_key, box_key = random.split(key, 5)
+    output, network = lax.stop_gradient(networks[0].forward(batch.views[0], first_key))
+    other, network = lax.stop_gradient(network.forward(batch.views[1], second_key))
+    guess = jax.nn.softmax(output.logits) + jax.nn.softmax(other.logits)
+    targets = jnp.where(clean, batch.labels, jnp.argmax(guess, axis=1))
+    mixed = paste_boxes(box_key, batch.images, find_partner(partner_key, clean))
+    network = networks[0].replace(batch_stats=network.batch_stats)
+    final, network = network.forward(mixed.images, mixed_key)
+    own = cross_entropy(final.logits, targets)
+    partners = cross_entropy(final.logits, targets[mixed.partner])
+    each = mixed.share * own + (1 - mixed.share) * partners
+    return weighted_mean(each, batch.weights), ((network,), {"features": output.features})
+
+
+def opposite_partner(key, clean):
+    """For each example pick a random one of the other kind, or of all if there is no other kind."""
+    draws = random.uniform(key, (len(clean), len(clean)))
+    return jnp.argmax(draws + (clean[:, None] != clean), axis=1)

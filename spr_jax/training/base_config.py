@@ -1,0 +1,63 @@
+"""Every field of an experiment, with the values that most experiments share."""
+
+from ml_collections import ConfigDict, config_dict
+
+from spr_jax.backbones import BACKBONES
+from spr_jax.datasets import DATASETS
+from spr_jax.methods import METHODS
+from spr_jax.noise import corrupt
+from spr_jax.registry import defaults, options_of
+from spr_jax.training.presets import decide, undecided_rule
+
+__all__ = ["PROGRAM_CACHE", "decide", "get_config", "section"]
+
+PROGRAM_CACHE = "~/.cache/spr_jax/xla"  # compiled programs, for all runs
+
+
+def get_config(method: str = "spr", *, dataset: str = "digits", backbone: str = "c2f2"):
+    """The fields of a method on a data set; experiment configs override what they need."""
+    config = ConfigDict()
+    config.preset = "paper"  # or "released", "noise_model", "path"
+    config.by_preset = ConfigDict()  # field -> preset -> value, for the fields it decides
+    config.seed = 0
+    config.epochs = 10
+    config.batch_size = 128  # global, over all devices
+    config.eval_batch_size = 256
+    config.drop_last = False  # drop an incomplete last batch, as released
+    config.dataset = section("dataset", dataset)
+    config.noise = ConfigDict(options_of(corrupt))
+    config.backbone = ConfigDict(backbone_options(backbone))
+    config.method = section("method", method)
+    config.optimizer = ConfigDict(
+        {
+            "learning_rate": 0.01,
+            "schedule": "cosine",  # by epoch, to zero; or "constant"
+            "momentum": 0.9,
+            "weight_decay": 5e-4,
+            "clip_norm": 5.0,
+        }
+    )
+    config.sync_batch_stats = True  # batch statistics over all devices, or of each device alone
+    config.dtype = "float32"  # of the backbone's arithmetic; or "bfloat16"
+    config.ema = 0.0  # decay of a running average of the weights, which is evaluated instead
+    config.validation_share = 0.0  # of the (noisy) training data, held out
+    config.patience = 0  # epochs without a better noisy validation accuracy before stopping
+    config.checkpoint = ConfigDict({"every": 1, "keep": 1})  # epochs; number of checkpoints
+    config.workers = 0  # processes that decode streamed images; 0: threads
+    config.compilation_cache = PROGRAM_CACHE
+    return config
+
+
+def section(kind: str, name: str) -> ConfigDict:
+    """The options of a data set or a method, as its signature has them."""
+    options = defaults(DATASETS if kind == "dataset" else METHODS, name)
+    if kind == "method" and "select" in options:  # left to the preset
+        options |= {"select": undecided_rule(), "penalize": config_dict.placeholder(str)}
+    return ConfigDict(options)
+
+
+def backbone_options(name: str) -> dict:
+    """A backbone's own options; precision and devices are set for the whole run."""
+    common = {"dtype", "axis_name", "parent", "name"}
+    options = options_of(BACKBONES[name])
+    return {"name": name} | {key: options[key] for key in options if key not in common}

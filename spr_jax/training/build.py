@@ -1,0 +1,163 @@
+"""From a config to a run: data with its noise, stages of the method, fresh networks."""
+
+import inspect
+from functools import partial
+from itertools import accumulate
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from spr_jax import noise
+from spr_jax.backbones import BACKBONES, Classifier
+from spr_jax.backbones.network import make_network
+from spr_jax.datasets import DATASETS
+from spr_jax.devices import AXIS
+from spr_jax.methods import METHODS, Method, Stage
+from spr_jax.methods.method import Memory
+from spr_jax.methods.selection_rules import RULES
+from spr_jax.registry import build
+from spr_jax.training.batches import num_steps
+from spr_jax.training.optim import make_optimizer, make_schedule
+from spr_jax.training.presets import PRESETS
+from spr_jax.training.run import Run, ScheduledStage
+from spr_jax.training.step import TrainState
+from spr_jax.types import Dataset, Split
+
+
+def make_run(config, dataset: Dataset | None = None) -> Run:
+    """Load the data, draw the noise, build the method; nothing is trained yet.
+
+    Args:
+      config: resolved and checked.
+      dataset: instead of the one that `config.dataset` names.
+    """
+    method = build(METHODS, config.method)  # checks its options before any data is loaded
+    if dataset is None:
+        dataset = build(DATASETS, config.dataset)
+    dataset, manifest = noise.corrupt(dataset, **config.noise)
+    dataset, validation, members = hold_out(dataset, config.validation_share, config.seed)
+    stages = (Stage(method),) if isinstance(method, Method) else method
+    count = len(dataset.train.labels)
+    steps = num_steps(count, config.batch_size, drop_last=config.drop_last)
+    return Run(
+        dataset=dataset,
+        stages=schedule_stages(config, stages, steps),
+        batch_size=config.batch_size,
+        seed=config.seed,
+        drop_last=config.drop_last,
+        ema=config.ema,
+        workers=config.workers,
+        manifest=manifest,
+        validation=validation,
+        members=members,
+    )
+
+
+def schedule_stages(
+    config, stages: tuple[Stage, ...], steps_per_epoch: int
+) -> tuple[ScheduledStage, ...]:
+    """Place stages one after the other; a schedule spans the epochs between two fresh starts."""
+    firsts = list(accumulate((stage.epochs for stage in stages[:-1]), initial=0))
+    if firsts[-1] >= config.epochs:
+        raise ValueError(
+            f"The first {len(stages) - 1} stages of {config.method.name} take {firsts[-1]} epochs "
+            f"and the run has {config.epochs}; raise epochs, or shorten the stages."
+        )
+    starts = [0, *(first for first, stage in zip(firsts, stages, strict=True) if stage.restart)]
+    scheduled = []
+    for first, stage in zip(firsts, stages, strict=True):
+        since = max(start for start in starts if start <= first)
+        until = min([start for start in starts if start > first], default=config.epochs)
+        schedule = make_schedule(config.optimizer, until - since, steps_per_epoch)
+        if stage.learning_rate is not None:
+            schedule = optax.constant_schedule(stage.learning_rate)
+        optimizer = make_optimizer(config.optimizer, schedule)
+        scheduled.append(ScheduledStage(stage.method, optimizer, schedule, first, since))
+    return tuple(scheduled)
+
+
+def hold_out(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Split | None, np.ndarray]:
+    """Keep a share of each class of the training data, labels as given, for validation."""
+    train = dataset.train
+    chosen = np.zeros(len(train.labels), bool)
+    for label in range(dataset.num_classes):
+        members = np.flatnonzero(train.labels == label)
+        members = np.random.default_rng((seed, label)).permutation(members)
+        chosen[members[: int(share * len(members))]] = True
+    members = np.flatnonzero(~chosen)
+    if not chosen.any():
+        return dataset, None, members
+    kept = dataset._replace(train=train.take(members))
+    return kept, train.take(np.flatnonzero(chosen)), members
+
+
+def init_state(config, run: Run, epoch: int = 0) -> TrainState:
+    """Initialize networks for the run from `epoch` on, not yet replicated."""
+    stage, options = run.stage_at(epoch), dict(config.backbone)
+    backbone = BACKBONES[options.pop("name")](
+        dtype={"float32": None, "bfloat16": jnp.bfloat16}[config.dtype],
+        axis_name=AXIS if config.sync_batch_stats else None,
+        **options,
+    )
+    module = Classifier(backbone, run.dataset.num_classes)
+    images = jnp.zeros((1, *run.dataset.train.images.shape[1:]), jnp.float32)
+    keys = jax.random.split(run.key("init", epoch), stage.method.num_networks)
+    networks = jax.jit(lambda keys: tuple(make_network(module, key, images) for key in keys))(keys)
+    opt_states = tuple(stage.optimizer.init(network.params) for network in networks)
+    return TrainState(networks, opt_states, networks if run.ema else (), jnp.int32(0))
+
+
+def init_memory(run: Run, stage: ScheduledStage) -> Memory:
+    """Initial memory of a stage's method, as NumPy arrays; a method that asks sees the truth."""
+    train = run.dataset.train
+    labels = np.asarray(train.labels, np.int32)
+    init = partial(stage.method.init, labels, run.dataset.num_classes)
+    if not stage.method.needs_truth:
+        return jax.device_get(init())
+    if train.true_labels is None:
+        raise ValueError("This method needs true labels, and the data set has none.")
+    return jax.device_get(init(labels == train.true_labels))
+
+
+def describe(config) -> str:
+    """Say what a run would be: selection, networks, steps, memory."""
+    run = make_run(config)
+    state = jax.eval_shape(lambda: init_state(config, run))
+    steps, train = run.steps_per_epoch, run.dataset.train
+
+    def mebibytes(tree):
+        return sum(leaf.size * leaf.dtype.itemsize for leaf in jax.tree.leaves(tree)) / 2**20
+
+    images = 0 if run.is_streamed else np.prod(train.images.shape) / 2**20
+    memory = init_memory(run, run.stages[0])
+    sizes = [network.num_parameters for network in state.networks]
+    lines = describe_selection_rule(config)
+    lines += [
+        f"Networks: {len(sizes)} of {sizes[0]:,} parameters.",
+        f"Examples: {len(train.labels):,}, {'streamed' if run.is_streamed else 'in memory'}.",
+        f"Steps: {steps} per epoch, {steps * config.epochs:,} in all.",
+        f"Devices: {jax.device_count()} x {jax.devices()[0].device_kind}.",
+        f"On each device: state {mebibytes(state):.0f} MiB, images {images:.0f} MiB, "
+        f"memory of the method {mebibytes(memory):.1f} MiB, and what a step needs.",
+    ]
+    return "\n".join(lines)
+
+
+def describe_selection_rule(config) -> list[str]:
+    """Say what the preset runs and which rule selects, for methods that have one."""
+    if "select" not in config.method:
+        return []
+    options = dict(config.method.select)
+    rule = RULES[options.pop("name")]
+    values = ", ".join(f"{name}={value}" for name, value in options.items())
+    return [
+        f"Preset {config.preset}: {PRESETS[config.preset].runs}.",
+        f"Selection rule {config.method.select.name}({values}): {summary_of(rule)}",
+    ]
+
+
+def summary_of(function) -> str:
+    """The first paragraph of a docstring, as one line."""
+    return " ".join((inspect.getdoc(function) or "").split("\n\n")[0].split())

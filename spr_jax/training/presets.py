@@ -1,0 +1,111 @@
+"""Presets of SPR: which selection rule runs, and what the sparse penalty covers."""
+
+import warnings
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from ml_collections import ConfigDict, config_dict
+
+from spr_jax.methods.selection_rules import RULES
+from spr_jax.registry import lookup, options_of, suggestion
+
+
+class Preset(NamedTuple):
+    """A word for several choices, each of which the user may set instead."""
+
+    runs: str  # in words
+    rule: Mapping[str, Any]  # name and, where they are not its defaults, options
+    penalize: str
+
+
+PRESETS = {
+    "paper": Preset(
+        "SPR as in the paper's text: the penalized-regression path over small pieces",
+        {"name": "share"},
+        penalize="clean",
+    ),
+    "released": Preset(
+        "SPR with the values of the released scripts, defects repaired: the path over small pieces",
+        {"name": "share", "ties": "released"},
+        penalize="clean",
+    ),
+    "noise_model": Preset(
+        "ours: the label-noise model on the robust fit of the whole data; no path is solved",
+        {"name": "noise_model"},
+        penalize="all",
+    ),
+    "path": Preset(
+        "the penalized-regression path of the whole data, the share of each class from the "
+        "noise model",
+        {"name": "path"},
+        penalize="all",
+    ),
+}
+ALIASES = {"exact": "noise_model"}  # the name before 0.2
+
+
+def canonical_preset(name: str) -> str:
+    """The present name of a preset; warns of an old one."""
+    if name in ALIASES:
+        warnings.warn(
+            f"The preset {name!r} is now called {ALIASES[name]!r}; the old name will go in 0.3.",
+            FutureWarning,
+            stacklevel=2,
+        )
+        return ALIASES[name]
+    if name not in PRESETS:
+        raise ValueError(f"preset is {name!r}; {suggestion(name, PRESETS)}")
+    return name
+
+
+def decide(config: ConfigDict, field: str, *, paper: Any, released: Any, ours: Any) -> None:
+    """Let the preset choose a field such as "optimizer.momentum", unless the user sets it."""
+    section, name = field.split(".")
+    config[section][name] = config_dict.placeholder(type(paper))
+    by_preset = {"paper": paper, "released": released, "noise_model": ours, "path": ours}
+    config.by_preset[field.replace(".", "/")] = ConfigDict(by_preset)
+
+
+def undecided_rule() -> ConfigDict:
+    """A selection rule whose name and options are all open: those of every rule can be set."""
+    options = {name: type(value) for rule in RULES.values() for name, value in _options(rule)}
+    return ConfigDict(
+        {"name": config_dict.placeholder(str)}
+        | {name: config_dict.placeholder(kind) for name, kind in options.items()}
+    )
+
+
+def _options(rule):
+    return options_of(rule).items()
+
+
+def resolve(config: ConfigDict) -> None:
+    """Fill in what the preset decides and the user left open; drop what the rule does not read."""
+    config.preset = canonical_preset(config.preset)
+    preset = PRESETS[config.preset]
+    for field, by_preset in config.get("by_preset", {}).items():
+        section, name = field.split("/")
+        if config[section][name] is None:
+            config[section][name] = by_preset[config.preset]
+    with config.unlocked():
+        if "by_preset" in config:
+            del config.by_preset
+        if "select" in config.method:
+            if config.method.penalize is None:
+                config.method.penalize = preset.penalize
+            config.method.select = ConfigDict(resolve_rule(config.method.select, preset))
+
+
+def resolve_rule(select: Mapping[str, Any], preset: Preset) -> dict[str, Any]:
+    """Name and options of the rule: those set, then the preset's, then the rule's defaults."""
+    name = select["name"] or preset.rule["name"]
+    known = options_of(lookup(RULES, name))
+    given = {key: value for key, value in select.items() if key != "name" and value is not None}
+    for option, value in given.items():
+        if option not in known:
+            raise ValueError(
+                f"method.select.{option} is {value!r}, but the rule {name!r} has no such option; "
+                f"it has {', '.join(known) or 'none'}."
+            )
+    presets_own = dict(preset.rule) if preset.rule["name"] == name else {}
+    return known | presets_own | given | {"name": name}

@@ -1,0 +1,250 @@
+"""The noise model as a whole, against known noise."""
+
+from functools import cache
+
+import jax
+import numpy as np
+import pytest
+
+from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
+from spr_jax.solver.noise_model import (
+    MOST_ROWS,
+    label_noise,
+)
+
+# One shape, compiled once.
+N, C, D = 3000, 10, 12
+
+
+def transitions(kind, rate):
+    if kind == "symmetric":
+        return np.where(np.eye(C) > 0, 1 - rate, rate / (C - 1))
+    return (1 - rate) * np.eye(C) + rate * np.roll(np.eye(C), 1, axis=1)  # t becomes t + 1
+
+
+def make_noise(transition, seed=0):
+    """Gaussian clusters, given labels, true labels."""
+    generator = np.random.default_rng(seed)
+    true = generator.integers(0, C, N)
+    centres = 2 * generator.standard_normal((C, D))
+    features = (centres[true] + generator.standard_normal((N, D))).astype(np.float32)
+    given = np.sum(generator.random(N)[:, None] > np.cumsum(transition[true], axis=1), axis=1)
+    return features, np.minimum(given, C - 1).astype(np.int32), true
+
+
+def study(features, given):
+    return jax.device_get(label_noise(features, given, num_classes=C, pca_dim=D))
+
+
+@cache
+def case(kind, rate, seed):
+    features, given, true = make_noise(transitions(kind, rate), seed)
+    return study(features, given), given, true
+
+
+def true_rates(given, true):
+    wrong = given != true
+    return np.append(wrong.mean(), [wrong[given == k].mean() for k in range(C)])
+
+
+RATES = [0.05, 0.2, 0.4, 0.6, 0.8]
+FAST_AND_SLOW = [
+    0.4,
+    *(pytest.param(rate, marks=pytest.mark.slow) for rate in RATES if rate != 0.4),
+]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("rate", FAST_AND_SLOW)
+def test_rate_of_symmetric_noise(rate):
+    for seed in range(2):
+        noise, given, true = case("symmetric", rate, seed)
+        expected = true_rates(given, true)
+        np.testing.assert_allclose(noise.rate[0], expected[0], atol=0.03)
+        np.testing.assert_allclose(noise.rate, expected, atol=0.12)
+        assert np.abs(noise.rate - expected).mean() < 0.04
+
+
+def test_rate_of_noise_from_class_to_class():
+    noise, given, true = case("pair", 0.3, 0)
+    expected = true_rates(given, true)
+    np.testing.assert_allclose(noise.rate[0], expected[0], atol=0.05)
+    np.testing.assert_allclose(noise.rate, expected, atol=0.1)
+
+
+def test_rate_of_one_noisy_class():
+    transition = np.eye(C)
+    transition[3] = transitions("symmetric", 0.5)[3]
+    features, given, true = make_noise(transition)
+    noise, expected = study(features, given), true_rates(given, true)
+    np.testing.assert_allclose(noise.rate, expected, atol=0.03)
+    assert noise.rate[1 + 3] < 0.01 < noise.rate[1:][np.arange(C) != 3].min()
+
+
+@pytest.mark.slow
+def test_intervals_cover():
+    """Intervals of the overall rate, and of most classes."""
+    cases = [case("symmetric", rate, seed) for rate in RATES for seed in range(2)]
+    cases += [case("pair", 0.3, seed) for seed in range(3)]
+    covered = []
+    for noise, given, true in cases:
+        expected = true_rates(given, true)
+        covered.append((noise.low <= expected) & (expected <= noise.high))
+        assert np.all(noise.low <= noise.rate) and np.all(noise.rate <= noise.high)
+    assert np.mean([each[0] for each in covered]) >= 0.85
+    assert np.mean(covered) >= 0.85
+
+
+@pytest.mark.slow
+def test_intervals_are_not_too_wide():
+    for rate in RATES[:4]:
+        noise = case("symmetric", rate, 0)[0]
+        assert noise.high[0] - noise.low[0] < 0.12
+
+
+def test_more_noise_than_half_is_outside_the_interval_of_little():
+    little, much = (case("symmetric", rate, 0)[0] for rate in (0.2, 0.6))
+    assert little.high[0] < much.low[0]
+
+
+def test_right_labels_are_found_right():
+    noise, given, _ = case("symmetric", 0, 0)
+    assert noise.rate[0] < 0.01
+    assert np.mean(noise.wrong > 0.5) < 0.005
+    assert np.mean(noise.suggested == given) > 0.995
+    assert noise.low[0] == 0
+
+
+def test_wrong_labels_are_found_and_corrected():
+    noise, given, true = case("symmetric", 0.4, 0)
+    wrong = given != true
+    assert noise.wrong[wrong].mean() > 0.9 and noise.wrong[~wrong].mean() < 0.1
+    assert np.mean(noise.suggested == true) > 0.95
+    assert np.mean((noise.wrong > 0.5) == wrong) > 0.95
+
+
+@pytest.mark.slow
+def test_error_probabilities_are_calibrated():
+    """Nearly, where they are sure; more often wrong, where they are not."""
+    runs = [case("symmetric", rate, seed) for rate in RATES for seed in range(2)]
+    probability = np.concatenate([noise.wrong for noise, _, _ in runs])
+    wrong = np.concatenate([given != true for _, given, true in runs])
+    for within in (probability < 0.05, probability > 0.95):
+        np.testing.assert_allclose(wrong[within].mean(), probability[within].mean(), atol=0.02)
+    unsure = (probability > 0.2) & (probability < 0.8)
+    assert 0.3 < wrong[unsure].mean() < 0.9
+
+
+def test_models_enclose_the_probability():
+    noise, _, _ = case("pair", 0.3, 0)
+    assert np.all(noise.least <= noise.wrong) and np.all(noise.wrong <= noise.most)
+    assert np.any(noise.least < noise.most)
+    assert np.all(noise.disagreement >= 0) and np.any(noise.disagreement > 0)
+
+
+def test_rates_are_means_of_probabilities():
+    noise, given, _ = case("pair", 0.3, 0)
+    expected = [noise.wrong.mean(), *(noise.wrong[given == k].mean() for k in range(C))]
+    np.testing.assert_allclose(noise.rate, expected, rtol=1e-4)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("level", [0.05, 0.1])
+def test_levels_are_kept(level):
+    """In nine of ten sets that claim it."""
+    kept, within = [], []
+    for rate in RATES:
+        for seed in range(2):
+            noise, given, true = case("symmetric", rate, seed)
+            for level_of, mistake in ((keep_cleanest, given != true), (flag_surest, given == true)):
+                found = level_of(noise, given, level)
+                if found.attained.any():
+                    within.append(mistake[found.chosen].mean() <= level)
+                    kept.append(found.chosen.sum() / (~mistake).sum())
+    assert len(within) >= 12 and np.mean(within) >= 0.9
+    assert np.median(kept) > 0.6
+
+
+@pytest.mark.parametrize(("kind", "rate"), [("symmetric", 0.4), ("pair", 0.3)])
+def test_confusion_shows_the_flips(kind, rate):
+    noise, given, true = case(kind, rate, 0)
+    np.testing.assert_allclose(noise.confusion.sum(axis=1), 1, rtol=1e-4)
+    np.testing.assert_allclose(1 - np.diag(noise.confusion), noise.rate[1:], atol=1e-4)
+    counts = np.zeros((C, C))
+    np.add.at(counts, (given, true), 1)
+    expected = counts / counts.sum(axis=1, keepdims=True)
+    np.testing.assert_allclose(noise.confusion, expected, atol=0.08)
+
+
+@pytest.mark.slow
+def test_labels_at_random_are_not_explained():
+    assert is_explained(case("symmetric", 0.6, 0)[0])
+    for seed in range(2):
+        noise, given, _ = case("symmetric", 1 - 1 / C, seed)
+        assert not is_explained(noise)
+        for level_of in (keep_cleanest, flag_surest):
+            assert not level_of(noise, given, 0.5).attained.any()
+
+
+def test_order_of_the_examples_does_not_matter():
+    features, given, _ = make_noise(transitions("symmetric", 0.4))
+    order = np.random.default_rng(4).permutation(N)
+    assert N <= MOST_ROWS  # and not too many for the jackknife; only its groups differ
+    straight, permuted = case("symmetric", 0.4, 0)[0], study(features[order], given[order])
+    np.testing.assert_allclose(permuted.wrong, straight.wrong[order], atol=0.02)
+    assert np.mean(permuted.suggested == straight.suggested[order]) > 0.998
+    np.testing.assert_allclose(permuted.rate, straight.rate, atol=5e-3)
+    np.testing.assert_allclose(permuted.gain, straight.gain, rtol=5e-3)
+
+
+@pytest.mark.slow
+def test_names_of_the_classes_do_not_matter():
+    features, given, _ = make_noise(transitions("symmetric", 0.4))
+    name = np.random.default_rng(5).permutation(C).astype(np.int32)
+    straight, renamed = case("symmetric", 0.4, 0)[0], study(features, name[given])
+    np.testing.assert_allclose(renamed.wrong, straight.wrong, atol=0.02)
+    np.testing.assert_allclose(renamed.rate[1:][name], straight.rate[1:], atol=5e-3)
+    assert np.mean(renamed.suggested == name[straight.suggested]) > 0.998
+
+
+@pytest.mark.slow
+def test_any_affine_view_of_the_features_is_the_same():
+    """All components are used, so the space that they span is all that counts."""
+    features, given, _ = make_noise(transitions("symmetric", 0.4))
+    generator = np.random.default_rng(6)
+    view = generator.standard_normal((D, D)) + 3 * np.eye(D)
+    seen = (5 * features @ view + 100 * generator.standard_normal(D)).astype(np.float32)
+    straight, other = case("symmetric", 0.4, 0)[0], study(seen, given)
+    np.testing.assert_allclose(other.wrong, straight.wrong, atol=0.02)
+    np.testing.assert_allclose(other.rate, straight.rate, atol=5e-3)
+
+
+def test_a_class_of_one_example():
+    features, given, true = make_noise(transitions("symmetric", 0.2))
+    rare = given == C - 1
+    given = np.where(rare, true % (C - 1), given).astype(np.int32)
+    given[0] = C - 1
+    noise = study(features, given)
+    assert all(np.isfinite(part).all() for part in noise)
+    settled = (true != C - 1) & (np.arange(N) > 0)
+    error = noise.wrong[settled].mean() - np.mean((given != true)[settled])
+    assert abs(error) < 0.05
+
+
+def test_a_class_without_examples():
+    features, given, true = make_noise(transitions("symmetric", 0.2))
+    kept = np.resize(np.flatnonzero((given != 0) & (true != 0)), N)
+    noise = study(features[kept], given[kept])
+    assert all(np.isfinite(part).all() for part in noise)
+    assert noise.rate[1] == 0 and np.mean(noise.suggested == 0) < 0.01
+    np.testing.assert_allclose(noise.rate[0], np.mean((given != true)[kept]), atol=0.03)
+
+
+@pytest.mark.parametrize("columns", [0, 3])
+def test_constant_features_do_no_harm(columns):
+    features, given, _ = make_noise(transitions("symmetric", 0.2))
+    features[:, columns:] = 7
+    noise = study(features, given)
+    assert all(np.isfinite(part).all() for part in noise)
+    assert is_explained(noise) == (columns > 0)
+    assert noise.high[0] > 0.15

@@ -1,0 +1,66 @@
+"""From a config to a run: the held-out split, the truth for those who need it, a description."""
+
+import numpy as np
+import pytest
+
+from configs import digits_sym
+from spr_jax.datasets.digits import digits
+from spr_jax.methods.selection_rules import RULES
+from spr_jax.training import build
+from spr_jax.training.config import resolve
+from spr_jax.training.presets import PRESETS
+
+
+def test_held_out_classes_keep_their_shares():
+    dataset = digits()
+    rest, validation, members = build.hold_out(dataset, 0.2, seed=0)
+    counts = [np.bincount(s.labels) for s in (dataset.train, rest.train, validation)]
+    np.testing.assert_array_equal(counts[2], (0.2 * counts[0]).astype(int))
+    np.testing.assert_array_equal(counts[1] + counts[2], counts[0])
+    np.testing.assert_array_equal(rest.train.images, dataset.train.images[members])
+    np.testing.assert_array_equal(rest.train.labels, dataset.train.labels[members])
+    held_out = np.setdiff1d(np.arange(len(dataset.train.labels)), members)
+    np.testing.assert_array_equal(validation.images, dataset.train.images[held_out])
+    np.testing.assert_array_equal(validation.true_labels, dataset.train.true_labels[held_out])
+    again, other = (build.hold_out(dataset, 0.2, seed=seed)[2] for seed in (0, 1))
+    np.testing.assert_array_equal(again, members)
+    assert (other != members).any()
+
+
+def test_nothing_is_held_out_unless_asked_for():
+    dataset = digits()
+    rest, validation, members = build.hold_out(dataset, 0.0, seed=0)
+    assert rest is dataset and validation is None and len(members) == len(dataset.train.labels)
+
+
+def test_a_method_that_needs_the_truth_gets_it_or_says_so():
+    config = digits_sym.get_config("oracle")
+    resolve(config)
+    run = build.make_run(config)
+    train = run.dataset.train
+    clean = build.init_memory(run, run.stages[0])["clean"]
+    np.testing.assert_array_equal(clean, train.labels == train.true_labels)
+    assert 0 < clean.mean() < 1
+    blind = run._replace(dataset=run.dataset._replace(train=train._replace(true_labels=None)))
+    with pytest.raises(ValueError, match="needs true labels"):
+        build.init_memory(blind, run.stages[0])
+
+
+@pytest.mark.parametrize("preset", PRESETS)
+def test_a_description_says_what_the_preset_runs(preset):
+    config = digits_sym.get_config()
+    config.preset = preset
+    resolve(config)
+    said = build.describe(config)
+    rule, options = PRESETS[preset].rule["name"], config.method.select
+    assert f"Preset {preset}: {PRESETS[preset].runs}" in said
+    assert f"Selection rule {rule}(" in said and f"pca_dim={options.pca_dim}" in said
+    assert build.summary_of(RULES[rule]) in said
+    assert "Examples: 1,438, in memory" in said
+
+
+def test_a_method_without_a_selection_is_described_without_one():
+    config = digits_sym.get_config("ce")
+    resolve(config)
+    said = build.describe(config)
+    assert "rule" not in said and "Preset" not in said and "Networks: 1 of " in said

@@ -248,6 +248,7 @@ def _fit_noise(features, labels, pca_dim):
         num_classes=int(labels.max()) + 1,
         pca_dim=pca_dim,
         intervals=False,
+        lift=False,  # the network's last layer is linear in its features
     )
 
 

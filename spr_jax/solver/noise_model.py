@@ -1,9 +1,9 @@
 """Label-noise model: how many labels are wrong, in which classes, and which ones.
 
 A label y comes from the true class t, which is not seen, by a matrix T of transitions; the scores
-s(x) of a linear fit predict the true class, up to calibration:
+s_v(x) of one or two regressions v predict the true class, up to calibration:
 
-    P(t | x) = softmax(a s + D s + b)
+    P(t | x) = softmax(sum_v a_v s_v + D s + b),       s the mean of the s_v,
     P(y | t, x) = T[t, t]                                              if y = t
                 = (1 - T[t, t]) R[t, y] e^(u s_y) / sum_k R[t, k] e^(u s_k)   else,
 
@@ -13,15 +13,21 @@ the noise depends on the class alone. The parameters maximize the likelihood of 
 sum_i log sum_t P(t | x_i) P(y_i | t, x_i), with weak priors. Bayes' rule then gives the probability
 that a label is wrong, and means of it are the noise rate of a class, or of any set.
 
-The scores are those of SPR's own regression (residuals beyond CUT count as CUT: the mean shift at
-that penalty), each example's from a fit without it. An example must not explain its own label.
+The scores are those of SPR's own regression (`linear_scores.py`) and of a kernel regression
+(`kernel_scores.py`), each example's from fits without it: an example must not explain its own label.
+The likelihood decides how much each of them counts.
 
-The model assumes that the features identify some examples of each class with near certainty; these
-reveal T. Labels alone cannot separate low noise on ambiguous classes from high noise on clear ones,
-so the entropy of P(t | x) is penalized slightly (ENTROPY_PENALTY). This matters where a network has
-begun to memorize its labels, or is too weak for much noise, and rarely anywhere else. A model
-without the penalty disagrees there. Where models disagree, from simple to rich to unpenalized, the
-intervals are wide.
+Labels and features alone cannot separate wrong labels near the border of two classes from classes
+that overlap there: both make P(y | x) flat. So an assumption decides. Classes usually overlap little:
+the mean entropy H of P(t | x) costs
+
+    AMBIGUITY integral_0^H exp(-(h / USUAL)^2) dh       nats per example.
+
+Where the labels leave H well below USUAL, as with good features, contradictions near a border count
+as errors; where H is large anyway, the features are weak, and the assumption says nothing. A model
+without it reads every contradiction near a border as overlap. Where models disagree, from simple to
+rich to this one, the intervals are wide; and no interval ends below the fraction of labels that the
+features contradict.
 """
 
 from functools import partial
@@ -31,17 +37,19 @@ import jax
 import jax.numpy as jnp
 import optax
 from jax import Array, lax
+from jax.scipy.special import erf
 
-from spr_jax.solver.basis import point_nearby, principal_basis
-from spr_jax.solver.blocks import blocks_of, sum_and_stack
+from spr_jax.solver.kernel_scores import kernel_scores
+from spr_jax.solver.linear_scores import TINY, linear_scores
 
-CUT = 0.5  # longest residual; a label that the fit is certain is wrong has one of about 1.4
 MOST_ROWS = 10_000  # for fitting the parameters; the models differ by more than further rows change
 MOST_ROUNDS = 100
 TOLERANCE = 3e-6  # improvement of a round, in nats per example
-ENTROPY_PENALTY = 0.005  # weight of the mean entropy of P(t | x) against the log-likelihood
+AMBIGUITY = 0.15  # nats of likelihood that a nat of entropy of P(t | x) costs, where there is little
+USUAL = 0.5  # nats of entropy; far beyond it more costs nothing
 JACKKNIFE_GROUPS = 8
 JACKKNIFE_ROWS = 5_000  # fewer, as its variance is in proportion to them
+SAME_WEIGHT = 1.0  # prior precision of the difference between the views, in units of examples
 MOST_CLASSES = 30  # for models that mix scores; the cost grows with the square
 
 # Half-width of an interval: the sum of
@@ -53,7 +61,7 @@ DOUBT_WEIGHT = 0.5  # and this many times the mean of min(p, 1 - p), p being the
 class Model(NamedTuple):
     """Parameters; T is the softmax of each row of `transition`. Simple models lack the last two."""
 
-    slope: Array  # [], a
+    slope: Array  # [views], a
     bias: Array  # [c], b
     transition: Array  # [c, c]
     mix: Array | None = None  # [c, c], D
@@ -73,7 +81,7 @@ class LabelNoise(NamedTuple):
     gain: Array  # [], nats by which the features predict the labels better than class frequencies
 
 
-@partial(jax.jit, static_argnames=("num_classes", "pca_dim", "intervals"))
+@partial(jax.jit, static_argnames=("num_classes", "pca_dim", "intervals", "lift"))
 def label_noise(
     features: Array,  # [N, d]
     labels: Array,  # [N], as given
@@ -81,6 +89,7 @@ def label_noise(
     num_classes: int,
     pca_dim: int,
     intervals: bool = True,
+    lift: bool = True,
 ) -> LabelNoise:
     """Estimate how many labels are wrong, and which, in one XLA program.
 
@@ -91,8 +100,9 @@ def label_noise(
         labels: class numbers below `num_classes`.
         num_classes: number of classes; one without examples is allowed.
         pca_dim: principal components that the fit uses.
-        intervals: also fit the jackknife and a model without the entropy penalty. Otherwise
-            `low` and `high` lack the sampling error.
+        intervals: also fit the jackknife and a model in which classes may overlap freely.
+            Otherwise `low` and `high` lack the sampling error.
+        lift: also use a kernel regression; False for features that a linear layer was trained on.
 
     Returns:
         Per example the probability that its label is wrong and the most probable class; noise
@@ -100,16 +110,19 @@ def label_noise(
     """
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     with jax.default_matmul_precision("highest"):
-        scores = scores_without_own_label(features, labels, num_classes, pca_dim)
+        views = [linear_scores(features, labels, num_classes, pca_dim)]
+        if lift:
+            views.append(kernel_scores(features, labels, num_classes, pca_dim))
+        scores = jnp.stack(views)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
         chosen = order[:MOST_ROWS]
-        models = fit_models(scores[:, chosen], labels[chosen], with_unpenalized=intervals)
+        models = fit_models(scores[..., chosen], labels[chosen], with_overlap=intervals)
         posteriors = [posterior(model, scores, labels) for model in models]
         wrongs = jnp.stack([_wrong(each, labels) for each in posteriors])
         chosen = order[:JACKKNIFE_ROWS]
         deviation: Array | int = 0
         if intervals:
-            sampling = _jackknife(scores[:, chosen], labels[chosen], models[-1])
+            sampling = _jackknife(scores[..., chosen], labels[chosen], models[-1])
             deviation = jnp.sqrt(sampling * len(chosen) / len(labels))
 
     given = labels == jnp.arange(num_classes)[:, None]
@@ -122,6 +135,8 @@ def label_noise(
     doubt = _shares(jnp.minimum(wrong, 1 - wrong), labels, num_classes)
     half = DEVIATIONS * jnp.sqrt(deviation**2 + variance) + 0.5 / counts
     half += DISAGREEMENT_WEIGHT * disagreement + DOUBT_WEIGHT * doubt
+    contradicted = jnp.argmax(logits_of(models[-1], scores), axis=0) != labels
+    contradicted = _shares(contradicted.astype(wrong.dtype), labels, num_classes)
     frequency = jnp.log(jnp.maximum(size, 1) / len(labels))[labels]
     likelihood = jnp.log(joint(models[-1], scores, labels).sum(axis=0) + TINY)
     return LabelNoise(
@@ -131,88 +146,36 @@ def label_noise(
         suggested=jnp.argmax(posteriors[-1], axis=0),
         rate=rate,
         low=jnp.clip(rate - half, 0, 1),
-        high=jnp.clip(rate + half, 0, 1),
+        high=jnp.clip(jnp.maximum(rate + half, contradicted), 0, 1),
         disagreement=disagreement,
         confusion=(posteriors[-1] @ given.T / jnp.maximum(size, 1)).T,
         gain=jnp.sum(likelihood - frequency),
     )
 
 
-def scores_without_own_label(
-    features: Array, labels: Array, num_classes: int, pca_dim: int
-) -> Array:
-    """Fit each example from all others, [c, N], of unit mean square.
-
-    With U the residual cut to CUT, h_i = ||q_i||^2 and v the mean slope of the cut, leaving
-    example i out changes its fit, to first order, by  -h_i / (v (1 - h_i)) U_i.
-    For least squares (v = 1) this is exact.
-    """
-    n = len(labels)
-    blocks, used = blocks_of(n), jnp.ones(n, bool)
-    dim, origin = min(pca_dim, features.shape[1]), point_nearby(features, used)
-    basis = principal_basis(features, None, used, dim, origin=origin)
-    intercept = blocks.fresh.astype(basis.dtype) * n**-0.5
-    basis = jnp.concatenate([basis, intercept[:, None]], axis=1)
-    targets = blocks.cut(labels)[:, None] == jnp.arange(num_classes)[:, None]
-    targets = (targets & blocks.fresh[:, None]).astype(basis.dtype)
-
-    def cut(beta, basis, targets):
-        residual = targets - beta @ basis
-        norms = jnp.sqrt(jnp.sum(residual**2, axis=0))
-        shrink = jnp.minimum(1, CUT / jnp.maximum(norms, TINY))
-        return residual * shrink, shrink
-
-    def over_blocks(f):
-        return sum_and_stack(lambda *block: (f(*block), None), (basis, targets))[0]
-
-    # As in `mean_shift.py`, over-relaxed: a few digits are enough.
-    beta = lax.fori_loop(
-        0,
-        12,
-        lambda _, beta: beta + 1.5 * over_blocks(lambda q, y: cut(beta, q, y)[0] @ q.T),
-        over_blocks(lambda q, y: y @ q.T),
-    )
-    across = (num_classes - 2) / (num_classes - 1)  # along a cut residual the slope is zero
-
-    def leave_out(basis, targets, fresh):
-        within, shrink = cut(beta, basis, targets)
-        slope = jnp.sum(jnp.where(shrink < 1, across * shrink, 1), where=fresh)
-        leverage = jnp.sum(basis**2, axis=0)
-        return slope, (beta @ basis, leverage / jnp.maximum(1 - leverage, 0.1) * within)
-
-    slope, (fitted, own) = sum_and_stack(leave_out, (basis, targets, jnp.asarray(blocks.fresh)))
-    scores = jax.vmap(blocks.join, in_axes=1)(fitted - own / jnp.maximum(slope / n, 0.2))
-    scores -= scores.mean(axis=1, keepdims=True)
-    size = jnp.sqrt(jnp.mean(scores**2))
-    is_signal = size > 0.1 * n**-0.5  # more than leave-one-out alone makes of constant features
-    return jnp.where(is_signal, scores / jnp.maximum(size, TINY), 0)
-
-
-TINY = 1e-30
-
-
-def fit_models(scores: Array, labels: Array, with_unpenalized: bool) -> list[Model]:
+def fit_models(scores: Array, labels: Array, with_overlap: bool) -> list[Model]:
     """Fit models from simple to rich; only the simple one if mixing many classes costs too much.
 
-    The first starts from much noise, so that labels are called right for a reason.
-    `with_unpenalized` inserts, before the last model, the same one without the entropy penalty.
+    The first starts from much noise, so that labels are called right for a reason. `with_overlap`
+    inserts, before the last model, the same one in which classes may overlap freely.
     """
-    c, weights = len(scores), jnp.ones(len(labels), scores.dtype)
+    (num_views, c, _), weights = scores.shape, jnp.ones(len(labels), scores.dtype)
     transition = jnp.where(jnp.eye(c) > 0, 0.3, 0.7 / (c - 1))
     zeros = partial(jnp.zeros, dtype=scores.dtype)
-    start = Model(zeros(()) + 2, zeros(c), jnp.log(transition).astype(scores.dtype))
+    slope = zeros(num_views) + 2 / num_views
+    start = Model(slope, zeros(c), jnp.log(transition).astype(scores.dtype))
     models = [fit(scores, labels, weights, start)]
     for more in ({"mix": zeros((c, c))}, {"tilt": zeros(())}) if c <= MOST_CLASSES else ():
         models.append(fit(scores, labels, weights, models[-1]._replace(**more)))
-    if with_unpenalized:
+    if with_overlap:
         flatter = models[-1]._replace(slope=models[-1].slope / 2)
-        models.insert(-1, fit(scores, labels, weights, flatter, entropy_penalty=0))
+        models.insert(-1, fit(scores, labels, weights, flatter, ambiguity=0))
     return models
 
 
 def joint(model: Model, scores: Array, labels: Array) -> Array:
     """P(t | x) P(y | t, x) for every true class t and the given y, [c, n]."""
-    c = len(scores)
+    c = scores.shape[1]
     given = labels == jnp.arange(c)[:, None]
     transition = jax.nn.softmax(model.transition, axis=1)
     right = jnp.diag(transition)[:, None]
@@ -220,15 +183,16 @@ def joint(model: Model, scores: Array, labels: Array) -> Array:
     among_wrong /= among_wrong.sum(axis=1, keepdims=True)
     error = (1 - right) * among_wrong[:, labels]
     if model.tilt is not None:
-        pull = jnp.exp(model.tilt * (scores - scores.max(axis=0)))
+        mean = scores.mean(axis=0)
+        pull = jnp.exp(model.tilt * (mean - mean.max(axis=0)))
         error *= jnp.sum(pull * given, axis=0) / (among_wrong @ pull + TINY)
     return jax.nn.softmax(logits_of(model, scores), axis=0) * jnp.where(given, right, error)
 
 
 def logits_of(model: Model, scores: Array) -> Array:
-    """log P(t | x), up to a constant."""
-    mixed = 0 if model.mix is None else model.mix @ scores
-    return model.slope * scores + mixed + model.bias[:, None]
+    """log P(t | x), up to a constant, [c, n]."""
+    mixed = 0 if model.mix is None else model.mix @ scores.mean(axis=0)
+    return jnp.tensordot(model.slope, scores, axes=1) + mixed + model.bias[:, None]
 
 
 def posterior(model: Model, scores: Array, labels: Array) -> Array:
@@ -258,18 +222,18 @@ def log_prior(model: Model) -> Array:
     right = jnp.clip(jnp.trace(jnp.exp(log_t)) / c, 1e-6, 1 - 1e-6)
     symmetric = jnp.where(jnp.eye(c) > 0, right, (1 - right) / (c - 1))
     alike = jnp.sum(symmetric * (log_t - jnp.log(symmetric)))
-    steep = c**2 / (c - 1) / 11 * model.slope**2
+    steep = c**2 / (c - 1) / 11 * model.slope.sum() ** 2 + SAME_WEIGHT * jnp.var(model.slope)
     steep += 0 if model.mix is None else 10 * jnp.sum(model.mix**2)
     steep += 0 if model.tilt is None else model.tilt**2
     return 5 * alike + log_t.sum() / c - steep / 2
 
 
 def fit(
-    scores: Array,  # [c, n]
+    scores: Array,  # [views, c, n]
     labels: Array,  # [n]
     weights: Array,  # [n]
     start: Model,
-    entropy_penalty: float = ENTROPY_PENALTY,
+    ambiguity: float = AMBIGUITY,
 ) -> Model:
     """Maximize likelihood times prior by L-BFGS."""
 
@@ -277,8 +241,9 @@ def fit(
         likelihood = jnp.log(joint(model, scores, labels).sum(axis=0) + TINY)
         logits = logits_of(model, scores)
         entropy = -jnp.sum(jax.nn.softmax(logits, axis=0) * jax.nn.log_softmax(logits, axis=0), 0)
-        total = weights @ (likelihood - entropy_penalty * entropy) + log_prior(model)
-        return -total / weights.sum()
+        size = weights.sum()
+        cost = ambiguity * USUAL * jnp.sqrt(jnp.pi) / 2 * erf(weights @ entropy / size / USUAL)
+        return cost - (weights @ likelihood + log_prior(model)) / size
 
     search = optax.scale_by_zoom_linesearch(max_linesearch_steps=10, initial_guess_strategy="one")
     solver = optax.lbfgs(memory_size=20, linesearch=search)

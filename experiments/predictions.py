@@ -23,7 +23,7 @@ def out_of_fold(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The least populated class", UserWarning)
         folds = list(StratifiedKFold(FOLDS, shuffle=True, random_state=0).split(features, labels))
-        scaled = [_standardized(features, seen) for seen, _ in folds]
+        scaled = [standardized(features, seen) for seen, _ in folds]
         # Each fit starts from the weaker one of its fold.
         models = [LogisticRegression(warm_start=True, max_iter=STEPS, tol=1e-3) for _ in folds]
         best, highest = None, -np.inf
@@ -40,7 +40,7 @@ def out_of_fold(features: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return best
 
 
-def _standardized(features, seen):
+def standardized(features: np.ndarray, seen: np.ndarray | slice = slice(None)) -> np.ndarray:
     """Columns of mean 0 and deviation 1 in the rows that a model learns from."""
     centre, width = (f(features[seen], axis=0, dtype=np.float64) for f in (np.mean, np.std))
     constant = width <= 1e-7 * np.abs(centre)  # but for rounding

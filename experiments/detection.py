@@ -26,9 +26,10 @@ from tqdm import tqdm
 
 from experiments.detection_cells import Row, cells_of, identity, measure
 from experiments.detection_report import csv_rows, draw, render
+from experiments.detection_verdict import BEFORE
 from experiments.harness.study import choose, positive, report_arguments, write_report
 from experiments.noise_kinds import KINDS, RATES, Cell
-from experiments.rival_detectors import DETECTORS
+from experiments.rival_detectors import DETECTORS, OURS
 from experiments.sources import MOST_ROWS, ROLES, SOURCES, is_available
 from spr_jax.io.atomic import replace_file
 from spr_jax.training.log import read_rows
@@ -97,6 +98,12 @@ def _chosen(rows, cells, options):
     return [found[key] for key in keys if key in found]
 
 
+def _before(options, cells):
+    """Rows of our detector that an earlier version stored, under a name of their own."""
+    ours = argparse.Namespace(rows=options.rows, detectors=[OURS])
+    return [row | {"detector": BEFORE} for row in _chosen(read_rows(options.before), cells, ours)]
+
+
 def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = report_arguments(__doc__, NAME)
     add = parser.add_argument
@@ -109,6 +116,7 @@ def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     add("--again", nargs="+", metavar="NAME", default=[], help="detectors to measure again")
     add("--jobs", type=positive, default=1, help="sources at a time [%(default)s]")
     add("--rows", type=positive, default=MOST_ROWS, help="most rows per source [%(default)s]")
+    add("--before", type=Path, metavar="FILE", help="stored rows of an earlier version of ours")
     add("--report", action="store_true", help="write the report, not only print it")
     options = parser.parse_args(given)
     if options.small:
@@ -148,6 +156,8 @@ def main(given: Sequence[str] | None = None) -> int:
         rows = _chosen(read_rows(store), cells, options)
     else:
         rows = measure_all(cells, options, store)
+    if options.before:
+        rows += _before(options, cells)
     parts = render(rows, options.missing)
     if not options.report:
         print("\n\n".join(part for part in parts if part))

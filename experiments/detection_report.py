@@ -128,9 +128,7 @@ def levels(rows: Sequence[Row]) -> str:
 
 
 def failures(rows: Sequence[Row]) -> str:
-    found = {
-        f"{DETECTORS[row['detector']].title}: {row['failed']}" for row in rows if "failed" in row
-    }
+    found = {f"{row['detector']}: {row['failed']}" for row in rows if "failed" in row}
     return "Failed, and so found nothing: " + "; ".join(sorted(found)) + "." if found else ""
 
 

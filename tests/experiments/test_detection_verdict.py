@@ -5,7 +5,14 @@ import json
 import numpy as np
 import pytest
 
-from experiments.detection_cells import Cell, development_cells, estimate, quality, top_precision
+from experiments.detection_cells import (
+    Cell,
+    development_cells,
+    estimate,
+    has_levels,
+    quality,
+    top_precision,
+)
 from experiments.detection_verdict import (
     Asked,
     Group,
@@ -158,6 +165,12 @@ def test_a_new_rule_is_compared_with_stored_rivals(tmp_path):
         "| F1 not behind the best rival, fraction of cells | 0.85 | 0.000 | **not met** |" in text
     )
     assert "told the rate left out | 0.85 | 1.000 | met |" in text
+
+
+def test_levels_are_measured_for_the_first_seed_and_for_people():
+    seeds = {0: True, 1: False, 1000: True, 1001: False}
+    assert {seed: has_levels(Cell("iris", "hard", 0.1, seed)) for seed in seeds} == seeds
+    assert has_levels(Cell("cifar10_encoder", "human", 0.17, 1))
 
 
 def test_rules_are_chosen_on_development_sources_only():

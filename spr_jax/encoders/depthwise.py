@@ -2,8 +2,8 @@
 
     y[i, j, c]  =  sum_{u, v}  kernel[u, v, c]  x[stride i + u, stride j + v, c]
 
-XLA's CPU backend computes a grouped convolution channel by channel, twenty times slower than the
-sum above, which it makes one vectorized loop of. Elsewhere the stock operation stays.
+XLA's CPU backend is slow at grouped convolutions, and makes one vectorized loop of the sum above: a
+whole network becomes several times faster. Elsewhere the stock operation stays.
 """
 
 from functools import partial

@@ -26,8 +26,8 @@ from spr_jax.encoders.depthwise import depthwise
 from spr_jax.encoders.encoder import Encoder, check_size, in_batches
 from spr_jax.io.torch_file import read_tensors
 
-SIZE = 128
-CHUNK_PIXELS = 2**17  # of images that are encoded at once on a core: more leave the cache
+SIZE = 160  # larger is better and slower: experiments/reports/encoder_choice.md
+CHUNK_PIXELS = 4 * 160**2  # of images that a core encodes at once: more leave the cache
 MOST_IMAGES = 16  # in a chunk, however small
 CHUNKS = 4  # on a device, at every call
 EPSILON = 1e-3  # of batch normalization

@@ -1,5 +1,9 @@
 """Encoders by name."""
 
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -28,3 +32,16 @@ def test_any_number_of_images_in_batches_of_one_size(count):
 
     np.testing.assert_array_equal(in_batches(double, 4, images), 2.0 * images[:, 0, 0])
     assert set(seen) == {4}
+
+
+@pytest.mark.slow
+def test_encoders_need_neither_torch_nor_training_packages():
+    code = """
+import sys
+sys.modules.update(dict.fromkeys(("torch", "flax", "orbax", "tensorflow_datasets", "grain", "PIL")))
+from spr_jax.encoders import load_encoder
+print(load_encoder("efficientnet_lite0", size=32).dim)
+"""
+    root = Path(__file__).parents[2]
+    run = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True)
+    assert (run.stdout, run.returncode) == ("1280\n", 0), run.stderr

@@ -89,11 +89,10 @@ def detect(
 
 def _train_and_detect(*arguments, **options):
     from spr_jax.detection.images import train_and_detect
+    from spr_jax.devices import cache_programs
+    from spr_jax.io.signals import SAVED, STOPPED, stop_on_signals
     from spr_jax.training import Stopped
     from spr_jax.training.base_config import PROGRAM_CACHE
-    from spr_jax.training.launch import cache_programs
-    from spr_jax.training.signals import STOPPED, stop_on_signals
-    from spr_jax.training.workdir import SAVED
 
     keep_freed_memory()
     cache_programs(PROGRAM_CACHE)

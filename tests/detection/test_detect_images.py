@@ -15,7 +15,7 @@ from spr_jax.datasets import DATASETS
 from spr_jax.detect import main as detect
 from spr_jax.detection.features import features_of
 from spr_jax.detection.images import load_images
-from spr_jax.training.workdir import SAVED
+from spr_jax.io.signals import SAVED
 
 pytestmark = pytest.mark.usefixtures("small_networks")
 
@@ -31,7 +31,7 @@ def run(photos, *options, out="out"):
 def test_a_folder_becomes_a_page_and_a_stopped_command_resumes(photos, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         stop = contextlib.nullcontext(lambda step: step >= 2)
-        patch.setattr("spr_jax.training.signals.stop_on_signals", lambda: stop)
+        patch.setattr("spr_jax.io.signals.stop_on_signals", lambda: stop)
         with pytest.raises(SystemExit) as end:
             run(photos, "--folds=1")
     assert end.value.code == SAVED and "same command" in capsys.readouterr().err

@@ -33,11 +33,6 @@ VISITS = 500_000  # images seen in all epochs together: minutes of C2F2 on two c
 EPOCHS = (5, 30)  # at least, at most
 
 
-def usual_size() -> int:
-    """Pixels to which a user's images are resized by default."""
-    return 32 if jax.default_backend() == "cpu" else 64
-
-
 def learn_network(
     dataset: Dataset,
     workdir: Path,

@@ -1,17 +1,15 @@
 """Read a user's arrays and tables from files.
 
-Files are data, never code: a pickle may hold arrays and nothing else.
+Files are data, never code: nothing is unpickled.
 """
 
 import contextlib
 import csv
-import pickle
 import tokenize
 import zipfile
 import zlib
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -147,23 +145,3 @@ def _is_number(text):
     except ValueError:
         return False
     return True
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    """Allows containers, numbers, text and NumPy arrays; nothing else, so no code is run."""
-
-    ALLOWED = {(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")} | {
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("_codecs", "encode"),
-    }
-
-    def find_class(self, module, name):
-        if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module, name)
-
-
-def load_array_pickle(file: BinaryIO) -> Any:
-    """Load a pickle of arrays (CIFAR's python version, torch.save) from an untrusted file."""
-    return _ArrayUnpickler(file, encoding="latin1").load()

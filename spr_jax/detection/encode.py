@@ -139,7 +139,10 @@ class _Kept:
             shutil.rmtree(home)
 
     def _is_there(self):
-        return self.final.exists() or self.partial.exists()
+        """Tell whether there is a file that holds all rows."""
+        rows, dim = self.about["shape"]
+        files = (path for path in (self.final, self.partial) if path.exists())
+        return any(path.stat().st_size > 4 * rows * dim for path in files)
 
     def add(self, rows: np.ndarray, found: np.ndarray, errors: dict[int, str]) -> None:
         """Write a block; it counts once features.json says so."""
@@ -219,7 +222,7 @@ def _decoder(images, size: int) -> Callable[[int], np.ndarray]:
 
     The central square; the encoder's measurement preferred bicubic for enlarging.
     """
-    if not isinstance(images, np.ndarray):
+    if not isinstance(images, np.ndarray) or images.ndim == 1:
         paths = images.paths if isinstance(images, ImageFiles) else images
         files = ImageFiles(paths, size, size, Resampling.BICUBIC)
         return files.__getitem__

@@ -23,15 +23,13 @@ from absl import logging
 
 from spr_jax.datasets.cache import cached
 from spr_jax.datasets.images import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     ImageFiles,
     decode_all,
     image_files,
     readable,
 )
 from spr_jax.datasets.prepared import usual_data_dir
-from spr_jax.types import Dataset, Split
+from spr_jax.types import IMAGENET_MEAN, IMAGENET_STD, Dataset, Split
 
 
 class Listing(NamedTuple):

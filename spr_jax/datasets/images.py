@@ -15,7 +15,6 @@ from tqdm import tqdm
 
 from spr_jax.devices import num_cores
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Pillow returns the memory of every image to the system; keeping some of it for the next image
 # halves the decoding time where page faults are slow.
 Image.core.set_blocks_max(4 * num_cores())

@@ -6,16 +6,14 @@ features = encoder.encode(images)  # [b, size, size, 3] uint8 -> [b, dim]
 
 from functools import partial
 
-from spr_jax.encoders.efficientnet_lite import efficientnet_lite
+from spr_jax.encoders.efficientnet_lite import lite_encoder
 from spr_jax.encoders.encoder import Encoder
-from spr_jax.encoders.onnx_file import onnx_file
+from spr_jax.encoders.onnx_file import onnx_encoder
 from spr_jax.registry import suggestion
 
 __all__ = ["ENCODERS", "Encoder", "load_encoder"]
 
-ENCODERS = {
-    f"efficientnet_lite{variant}": partial(efficientnet_lite, variant) for variant in (0, 1, 2)
-}
+ENCODERS = {f"efficientnet_lite{variant}": partial(lite_encoder, variant) for variant in (0, 1, 2)}
 ONNX = "onnx:"  # then a file
 OTHER_CHOICES = (f"{ONNX}FILE", "scratch", "auto")  # the last two belong to `spr_jax.detection`
 
@@ -34,7 +32,7 @@ def load_encoder(name: str, *, size: int | None = None) -> Encoder:
       ValueError: in one sentence, what was given and what is expected.
     """
     if name.startswith(ONNX):
-        return onnx_file(name.removeprefix(ONNX), size=size)
+        return onnx_encoder(name.removeprefix(ONNX), size=size)
     if name not in ENCODERS:
         raise ValueError(
             f"Unknown encoder {name!r}; {suggestion(name, [*ENCODERS, *OTHER_CHOICES])}"

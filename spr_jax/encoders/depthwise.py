@@ -1,5 +1,12 @@
-"""Depthwise convolution: each channel is filtered by a kernel of its own."""
+"""Depthwise convolution: each channel is filtered by a kernel of its own.
 
+    y[i, j, c]  =  sum_{u, v}  kernel[u, v, c]  x[stride i + u, stride j + v, c]
+
+XLA's CPU backend computes a grouped convolution channel by channel, twenty times slower than the
+sum above, which it makes one vectorized loop of. Elsewhere the stock operation stays.
+"""
+
+import jax.numpy as jnp
 from jax import Array, lax
 
 
@@ -9,6 +16,30 @@ def depthwise(
     stride: int,
 ) -> Array:
     """Filter every channel, with TensorFlow's SAME padding: [b, ceil(h / stride), ...]."""
+
+    def sum_of_shifts(images, kernel):
+        return _sum_of_shifts(images, kernel, stride)
+
+    def stock(images, kernel):
+        return _stock(images, kernel, stride)
+
+    return lax.platform_dependent(images, kernel, cpu=sum_of_shifts, default=stock)
+
+
+def _sum_of_shifts(images, kernel, stride):
+    window, strides = (1, *kernel.shape[:2], 1), (1, stride, stride, 1)
+    padding = lax.padtype_to_pads(images.shape, window, strides, "SAME")
+    # Written once, with its borders: else the loop asks of every term whether it is inside.
+    padded = lax.optimization_barrier(jnp.pad(images, padding))
+    height, width = padded.shape[1] - kernel.shape[0], padded.shape[2] - kernel.shape[1]
+    return sum(
+        padded[:, u : u + height + 1 : stride, v : v + width + 1 : stride] * kernel[u, v]
+        for u in range(kernel.shape[0])
+        for v in range(kernel.shape[1])
+    )
+
+
+def _stock(images, kernel, stride):
     return lax.conv_general_dilated(
         images,
         kernel[:, :, None],

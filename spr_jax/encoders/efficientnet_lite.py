@@ -10,21 +10,25 @@ A block: expand (1 x 1), filter each channel (k x k), project (1 x 1), add the i
 """
 
 import importlib.util
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
+from jax.sharding import NamedSharding, PartitionSpec
 
+from spr_jax.devices import AXIS, device_mesh
 from spr_jax.encoders.depthwise import depthwise
 from spr_jax.encoders.encoder import Encoder, check_size, in_batches
 from spr_jax.io.torch_file import read_tensors
 
 SIZE = 128
-BATCH = 32
+CHUNK_PIXELS = 2**17  # of images that are encoded at once on a core: more leave the cache
+CHUNKS = 4  # on a device, at every call
 EPSILON = 1e-3  # of batch normalization
 PREPROCESSING = 1  # number of the version; changes with what is done to pixels
 
@@ -38,8 +42,8 @@ SHA256 = (
 
 
 class Layer(NamedTuple):
-    kernel: Array  # [height, width, in, out] (stem), [in, out] (1 x 1), [k, k, channels] (filter)
-    bias: Array  # [out]
+    kernel: Any  # [height, width, in, out] (stem), [in, out] (1 x 1), [k, k, channels] (filter)
+    bias: Any  # [out]
 
 
 class Block(NamedTuple):
@@ -55,7 +59,7 @@ class Network(NamedTuple):
     classes: Layer  # ImageNet's 1,000
 
 
-def efficientnet_lite(variant: int, *, size: int | None = None) -> Encoder:
+def lite_encoder(variant: int, *, size: int | None = None) -> Encoder:
     """Load EfficientNet-Lite 0, 1 or 2 as an encoder.
 
     Args:
@@ -70,13 +74,38 @@ def efficientnet_lite(variant: int, *, size: int | None = None) -> Encoder:
     """
     size, name = check_size(size or SIZE), f"efficientnet_lite{variant}"
     network = load_network(variant)
-    program = jax.jit(partial(features, strides=strides_of(variant)))
-
-    def encode(images):
-        return in_batches(lambda batch: np.asarray(program(network, batch)), BATCH, images)
-
     version = f"{name}-{SHA256[variant][:12]}-{size}-{PREPROCESSING}"
+    encode = on_all_devices(network, partial(features, strides=strides_of(variant)), size)
     return Encoder(name, version, size, network.head.bias.size, encode)
+
+
+def on_all_devices(
+    network: Network,
+    function: Callable[[Network, Array], Array],  # images [b, size, size, 3] -> [b, d]
+    size: int,
+) -> Callable[[np.ndarray], np.ndarray]:
+    """Spread images over the devices; on a CPU, few at a time, so that they stay in the cache."""
+    chunk = max(1, CHUNK_PIXELS // size**2)
+
+    def chunk_by_chunk(network, images):
+        chunks = images.reshape(-1, chunk, *images.shape[1:])
+        found = lax.map(partial(function, network), chunks)
+        return found.reshape(len(images), -1)
+
+    def on_one(network, images):
+        return lax.platform_dependent(network, images, cpu=chunk_by_chunk, default=function)
+
+    mesh = device_mesh()
+    everywhere, spread = PartitionSpec(), PartitionSpec(AXIS)
+    program = jax.jit(
+        jax.shard_map(on_one, mesh=mesh, in_specs=(everywhere, spread), out_specs=spread)
+    )
+    network = jax.device_put(network, NamedSharding(mesh, everywhere))
+
+    def encode_batch(images):
+        return np.asarray(program(network, jax.device_put(images, NamedSharding(mesh, spread))))
+
+    return partial(in_batches, encode_batch, CHUNKS * chunk * mesh.size)
 
 
 def strides_of(variant: int) -> tuple[int, ...]:
@@ -173,5 +202,5 @@ def network_of(tensors: dict[str, np.ndarray]) -> Network:
         stem=layer("_conv_stem", "_bn0"),
         blocks=tuple(block(f"_blocks.{number}") for number in range(count)),
         head=dense("_conv_head", "_bn1"),
-        classes=Layer(np.ascontiguousarray(tensors["_fc.weight"].T), tensors["_fc.bias"]),
+        classes=Layer(tensors["_fc.weight"].T, tensors["_fc.bias"]),
     )

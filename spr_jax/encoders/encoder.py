@@ -32,6 +32,7 @@ def in_batches(
     images: np.ndarray,  # [b, size, size, 3] uint8
 ) -> np.ndarray:
     """Apply a function that is made for one size of batch to any number of images, [b, d]."""
-    full = np.resize(images, (-(-len(images) // batch) * batch, *images.shape[1:]))  # repeats some
+    count = max(1, -(-len(images) // batch))
+    full = np.resize(images, (count * batch, *images.shape[1:]))  # repeats some
     features = [function(full[start : start + batch]) for start in range(0, len(full), batch)]
     return np.concatenate(features)[: len(images)]

@@ -1,8 +1,8 @@
 """Tensors of a file that `torch.save` wrote in its legacy format, read without torch.
 
-The file is five pickles in a row (a magic number, the version of the format, facts about the machine,
-the tensors by name, and the keys of their storages), then for each key an int64 count of elements
-and the elements themselves. A tensor is a view of a storage: offset, shape and strides.
+The file is five pickles in a row (a magic number, the version of the format, facts about the
+machine, the tensors by name, and the keys of their storages), then for each key an int64 count of
+elements and the elements themselves. A tensor is a view of a storage: offset, shape and strides.
 """
 
 import hashlib

@@ -8,11 +8,18 @@ features of each, and each label is predicted from all others:
     scores = Y - (Y - H Y) / (1 - h),   H = X (X'X + penalty I)^-1 X',   h = diag H
     log-likelihood = mean of log softmax(scale * scores)[label],   best penalty and scale
 
-Wrong labels lower the likelihood of both alike.
+Wrong labels lower the likelihood of both alike. The sample network learns from all labels: it
+compiles faster than with SPR's selection, and loses nothing (on 3,000 images of CIFAR-10's test set
+-1.77, with selection -1.85). Measured on test images with 20 % of the labels wrong, 2,000 held out:
+
+    network learned from    750 images    3,000 images    efficientnet_lite0
+    MNIST                        -1.07           -1.03                 -1.15
+    CIFAR-10                     -1.93           -1.85                 -1.31
+
+More images help both, so no allowance is made for the small sample.
 """
 
 import hashlib
-import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -24,7 +31,7 @@ from spr_jax.datasets.images import ImageFiles, decode_all
 from spr_jax.detection.encode import encode_in_folder, folder_of, sample_order
 from spr_jax.detection.listing import Images
 from spr_jax.encoders import Encoder
-from spr_jax.io.atomic import write_json
+from spr_jax.io.atomic import read_json, write_json
 
 SCRATCH = "scratch"  # the name of networks that are trained on the images
 LEARN, HELD_OUT = 3000, 2000  # images of the sample, at most
@@ -62,41 +69,55 @@ def choose_encoder(
       spr_jax.io.signals.Stopped: if it was asked to stop; the same call resumes.
     """
     classes, codes = np.unique(images.labels, return_inverse=True)
-    labels = hashlib.sha256(repr((classes.tolist(), codes.tolist())).encode()).hexdigest()[:16]
-    about = {"images": key, "labels": labels, "candidate": encoder.name, "version": encoder.version}
-    path = home / "choice.json"
-    stored = json.loads(path.read_text()) if path.exists() else {}
+    about = {
+        "images": key,
+        "labels": _hash((classes.tolist(), codes.tolist())),
+        "candidate": encoder.name,
+        "version": encoder.version,
+    }
+    stored = read_json(home / "choice.json")
     if {name: stored.get(name) for name in about} == about:
         return Choice(stored["encoder"], stored["reason"], stored["likelihood"])
     if len(codes) < LEAST:
         reason = f"{len(codes)} images are too few to train a network on"
         return Choice(encoder.name, reason, {})
-    choice = _ask(images, codes, encoder, home, key, should_stop)
-    write_json(path, about | choice._asdict())
+    workdir = home / f"sample-{_hash(about)}"
+    for other in home.glob("sample-*"):  # of other images, interrupted
+        if other != workdir:
+            shutil.rmtree(other)
+    choice = _ask(images, codes, encoder, home, key, workdir, should_stop)
+    write_json(home / "choice.json", about | choice._asdict())
+    shutil.rmtree(workdir, ignore_errors=True)
     return choice
 
 
-def _ask(images, codes, encoder, home, key, should_stop):
-    order = sample_order(len(codes))
+def _hash(facts):
+    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+
+def _ask(images, codes, encoder, home, key, workdir, should_stop):
+    """Ask both candidates about the same images."""
     held_out = min(HELD_OUT, 2 * len(codes) // 5)
-    sample = order[: LEARN + held_out]
+    sample = sample_order(len(codes))[: held_out + LEARN]
     features, errors = encode_in_folder(
         images.dataset.train.images,
         encoder,
         folder_of(encoder, home),
         key=key,
-        at_least=len(sample),
+        at_least=held_out,
         should_stop=should_stop,
     )
-    sample = sample[~np.isin(sample, list(errors))]
-    judged, learned = sample[:held_out], sample[held_out:]
-    likelihood = {encoder.name: predictability(features[judged], codes[judged])}
-    own = _features_from_scratch(images, learned, judged, home / "sample_network", should_stop)
-    likelihood[SCRATCH] = predictability(own, codes[judged])
-    shutil.rmtree(home / "sample_network")
-    taken = max(likelihood, key=likelihood.__getitem__)
-    (better, most), (_, least) = sorted(likelihood.items(), key=lambda item: -item[1])
-    other = "a network trained on the images" if taken != SCRATCH else encoder.name
+    judged = sample[:held_out][~np.isin(sample[:held_out], list(errors))]
+    if len(judged) < LEAST // 5:
+        return Choice(encoder.name, "most images cannot be read", {})
+    print(f"Training a small network on a sample, to choose between {encoder.name} and {SCRATCH}.")
+    own = _features_from_scratch(images, sample[held_out:], judged, workdir, should_stop)
+    likelihood = {
+        name: predictability(seen, codes[judged])
+        for name, seen in ((encoder.name, features[judged]), (SCRATCH, own))
+    }
+    (taken, most), (_, least) = sorted(likelihood.items(), key=lambda item: -item[1])
+    other = encoder.name if taken == SCRATCH else "a network trained on the images"
     reason = (
         f"on {len(judged):,} images held out, the given labels have a mean log-likelihood of "
         f"{most:.3f} by its features and of {least:.3f} by those of {other}"
@@ -114,7 +135,7 @@ def predictability(
     centred = features.astype(np.float64) - features.mean(axis=0, dtype=np.float64)
     left, values = _left_singular(centred)
     residual, rows, best = targets - prior, np.arange(len(codes)), -np.inf
-    for penalty in PENALTIES * values.mean():
+    for penalty in PENALTIES * values.sum() / max(len(values), 1):
         shrunk = left * (values / (values + penalty))
         leverage = (left * shrunk).sum(axis=1) + 1 / len(codes)
         scores = -(residual - shrunk @ (left.T @ residual)) / (1 - leverage)[:, None]
@@ -142,19 +163,23 @@ def _features_from_scratch(images, learned, judged, workdir, should_stop):
     from spr_jax.detection.features import EPOCHS, features_of, learn_network  # slow to import
 
     dataset = images.dataset
-    part, held_out = (_in_memory(dataset.train.take(np.sort(rows))) for rows in (learned, judged))
-    epochs = int(np.clip(VISITS // len(learned), *EPOCHS))
+    part, held_out = (_in_memory(dataset.train.take(rows)) for rows in (learned, judged))
+    epochs = int(np.clip(VISITS // len(part.labels), *EPOCHS))
     network = learn_network(
-        dataset._replace(train=part), workdir, epochs=epochs, should_stop=should_stop
+        dataset._replace(train=part),
+        workdir,
+        epochs=epochs,
+        select=False,
+        should_stop=should_stop,
+        report=lambda line: None,
     )
-    back = np.argsort(np.argsort(judged))
-    return features_of(network, held_out.images, dataset.mean, dataset.std)[back]
+    return features_of(network, held_out.images, dataset.mean, dataset.std)
 
 
 def _in_memory(split):
-    """Decode files that are small enough to train on at once."""
+    """Decode image files, and leave out those that cannot be read."""
     if not isinstance(split.images, ImageFiles):
         return split
     pixels = np.zeros(split.images.shape, np.uint8)
-    decode_all(split.images, pixels)
-    return split._replace(images=pixels)
+    good = np.flatnonzero([not error for error in decode_all(split.images, pixels)])
+    return split._replace(images=pixels).take(good)

@@ -13,7 +13,6 @@ images, on which `choose_encoder.py` decides. A folder holds
     features.json   what they are features of, how many are there, why images cannot be read
 """
 
-import json
 import os
 import shutil
 from collections import deque
@@ -31,7 +30,7 @@ from spr_jax.datasets.cache import alone
 from spr_jax.datasets.images import ImageFiles, Resampling, centre_crop
 from spr_jax.devices import num_cores
 from spr_jax.encoders import Encoder, load_encoder
-from spr_jax.io.atomic import write_json
+from spr_jax.io.atomic import read_json, write_json
 from spr_jax.io.signals import Stopped
 
 DEFAULT_ENCODER = "efficientnet_lite0"
@@ -131,7 +130,7 @@ class _Kept:
         self.home, self.about, self.done = home, about, 0
         self.errors: dict[int, str] = {}
         self.final, self.partial = home / "features.npy", home / "features.partial.npy"
-        stored = _read_json(home / "features.json")
+        stored = read_json(home / "features.json")
         if {key: stored.get(key) for key in about} == about and self._is_there():
             self.done = stored["done"]
             self.errors = {int(index): error for index, error in stored["errors"].items()}
@@ -168,13 +167,6 @@ class _Kept:
             os.replace(self.partial, self.final)
         path = self.final if self.final.exists() else self.partial
         return np.load(path, mmap_mode="r", allow_pickle=False)
-
-
-def _read_json(path):
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return {}
 
 
 def _blocks(

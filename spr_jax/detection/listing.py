@@ -14,9 +14,9 @@ import numpy as np
 
 from spr_jax.datasets import DATASETS
 from spr_jax.datasets.folder import fingerprint, list_folder
-from spr_jax.datasets.images import IMAGENET_MEAN, IMAGENET_STD, ImageFiles
+from spr_jax.datasets.images import ImageFiles
 from spr_jax.registry import build, options_of
-from spr_jax.types import Dataset, Split
+from spr_jax.types import IMAGENET_MEAN, IMAGENET_STD, Dataset, Split
 
 
 class Images(NamedTuple):

@@ -10,6 +10,7 @@ images, on which `choose_encoder.py` decides. A folder holds
                     all are there. Single precision is what the detector computes with: features
                     from the folder give what they gave from memory, and none overflows, whatever
                     an encoder of the user's own returns.
+    components.npy  their leading principal components (`compress.py`)
     features.json   what they are features of, how many are there, why images cannot be read
 """
 

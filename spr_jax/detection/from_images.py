@@ -9,6 +9,7 @@ import numpy as np
 
 from spr_jax.datasets.images import open_image
 from spr_jax.detection.choose_encoder import SCRATCH, Choice, choose_encoder
+from spr_jax.detection.compress import leading_components
 from spr_jax.detection.encode import DEFAULT_ENCODER, encode_in_folder, folder_of
 from spr_jax.detection.listing import Images, fingerprint_of, list_images, load_images
 from spr_jax.detection.user_data import Unreadable, UserData
@@ -90,13 +91,12 @@ def _choose(
 
 def _encode(images, encoder, home, key, should_stop) -> UserData:
     """Give features to the images that can be read."""
-    pictures = images.dataset.train.images
-    features, errors = encode_in_folder(
-        pictures, encoder, folder_of(encoder, home), key=key, should_stop=should_stop
-    )
+    pictures, folder = images.dataset.train.images, folder_of(encoder, home)
+    features, errors = encode_in_folder(pictures, encoder, folder, key=key, should_stop=should_stop)
     if len(errors) == len(pictures):
         shutil.rmtree(home)
     data = _data_of(images, errors)
+    features = leading_components(features, folder / "components.npy")
     if data.unreadable:
         features = features[data.unreadable.others(len(data.labels))]
     return data._replace(features=features)

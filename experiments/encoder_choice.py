@@ -145,7 +145,8 @@ def main() -> None:
     sections.append(
         f"Milliseconds of one core per image; accuracy of a linear probe, five folds; AUROC of\n"
         f"`find_label_errors` ({COMPONENTS} components) with {RATE:.0%} of the labels flipped,\n"
-        f"symmetrically and to the runner-up class of all probes together, mean of {len(SEEDS)} draws."
+        f"symmetrically and to the runner-up class of all probes together; mean of\n"
+        f"{len(SEEDS)} draws."
     )
     report = "\n\n".join(["# Which encoder, at which size", *sections])
     show_report(report, "encoder_choice", keep=options.report)

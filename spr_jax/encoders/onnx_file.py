@@ -51,9 +51,10 @@ def onnx_encoder(path: str, *, size: int | None = None) -> Encoder:
     """
     session = _open(path)
     given = _input_of(path, session)
-    if isinstance(given.size, int) and size not in (None, given.size):
-        raise ValueError(f"{path} takes images of {given.size} pixels; got a size of {size}.")
-    size = check_size(given.size if isinstance(given.size, int) else size or SIZE)
+    fixed = given.size if isinstance(given.size, int) else None
+    if fixed and size not in (None, fixed):
+        raise ValueError(f"{path} takes images of {fixed} pixels; got a size of {size}.")
+    size = fixed or check_size(SIZE if size is None else size)
     batch = given.batch if isinstance(given.batch, int) else BATCH
     encode = partial(in_batches, partial(_run, path, session, given), batch)
     dim = encode(np.zeros((1, size, size, 3), np.uint8)).shape[1]  # fails now rather than later

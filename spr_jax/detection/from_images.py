@@ -15,6 +15,7 @@ from spr_jax.detection.listing import Images, fingerprint_of, list_images, load_
 from spr_jax.detection.user_data import Unreadable, UserData
 from spr_jax.encoders import Encoder, load_encoder
 from spr_jax.io.arrays import read_features
+from spr_jax.io.signals import Stopped
 from spr_jax.io.text import shown
 
 AUTO = "auto"
@@ -62,6 +63,8 @@ def data_from_images(
         data = _decode(images, folder, size, data_dir)
     else:
         data = _data_of(images, {})._replace(dataset=images.dataset)
+    if should_stop(0):  # asked while images were decoded
+        raise Stopped
     return data._replace(features_from=choice._asdict())
 
 

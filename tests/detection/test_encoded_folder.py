@@ -16,7 +16,9 @@ from spr_jax.datasets import images as image_files
 from spr_jax.detect import main as detect
 from spr_jax.detection import encode, from_images
 from spr_jax.encoders import ENCODERS
-from spr_jax.io.signals import SAVED
+from spr_jax.io.signals import SAVED, Stopped
+
+pytestmark = pytest.mark.usefixtures("small_networks")  # and leave the user's home alone
 
 NAME = "efficientnet_lite0"
 BROKEN = ("ant/000.png", "bee/019.png", "cat/bad.png")
@@ -220,3 +222,14 @@ def test_without_its_weights_networks_are_trained(photos, monkeypatch, capsys):
         run(photos, f"--encoder={NAME}")
     assert end.value.code == 2 and "weights are not installed" in capsys.readouterr().err
     assert not (photos.parent / "out").exists()
+
+
+def test_a_stop_while_images_are_decoded_is_not_forgotten(photos):
+    with pytest.raises(Stopped):
+        from_images.data_from_images(
+            photos.parent / "out",
+            folder=str(photos),
+            encoder="scratch",
+            size=16,
+            should_stop=lambda step: True,
+        )

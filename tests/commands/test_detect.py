@@ -46,7 +46,7 @@ def test_options_reach_the_detector(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("spr_jax.detect.find_label_errors", find)
     main([f"--out={tmp_path}", "--keep=0.7", "--per_class=10", "--pca_dim=5", "--seed=3"])
     assert asked.pop("features").shape == (1797, 64)  # the digits
-    options = {"keep": 0.7, "per_class": 10, "pca_dim": 5, "seed": 3, "progress": True}
+    options = {"keep": 0.7, "per_class": 10, "pca_dim": 5, "seed": 3, "progress": False}
     assert asked == DetectorOptions(**options)._asdict()
     assert "1,797 examples of 10 classes" in capsys.readouterr().out
     assert "UklGR" in (tmp_path / "report.html").read_text()  # the digits as WebP
@@ -64,7 +64,7 @@ def test_command_writes_what_it_found(tmp_path, capsys):
     assert "200 examples of 4 classes" in printed and "% of the labels are wrong" in printed
     assert "\x1b" not in printed  # names are text, not terminal commands
 
-    found = find_label_errors(features, names[given], progress=True)  # the same program
+    found = find_label_errors(features, names[given])  # the same program
     rows = read_table(out)
     columns = "index label suspect error_probability entry_penalty rank suggested"
     assert list(rows[0]) == columns.split()

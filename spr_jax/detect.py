@@ -3,6 +3,7 @@
     spr-detect --images=photos --out=found   # a folder for each class, or a labels.csv
     spr-detect --dataset=cifar10n --data_dir=DIR
     spr-detect features.npy labels.csv --out=found
+    spr-detect table.csv --label=COLUMN      # the other columns of numbers are the features
     spr-detect                               # scikit-learn's digits, 20 % of the labels corrupted
 
 or `python -m spr_jax.detect`. For images a small network is trained, unless you pass features with
@@ -10,6 +11,7 @@ or `python -m spr_jax.detect`. For images a small network is trained, unless you
 """
 
 import argparse
+import csv
 import sys
 import time
 from pathlib import Path
@@ -18,16 +20,19 @@ from typing import Any, NamedTuple, NoReturn
 import numpy as np
 
 from spr_jax.detection.demo import digit_images, noisy_digits
+from spr_jax.detection.exports import EXPORTS, check_exports, export
 from spr_jax.detection.find import find_label_errors
 from spr_jax.detection.options import DetectorOptions
 from spr_jax.detection.results import print_summary, summarize, write_results
 from spr_jax.detection.self_test import check_fraction, flip_labels, judge, print_judged
+from spr_jax.detection.tables import read_columns
 from spr_jax.detection.types import Detection
 from spr_jax.devices import keep_freed_memory, one_device_per_core
 from spr_jax.io.arrays import read_features, read_labels, read_names
 from spr_jax.io.atomic import check_folder
 from spr_jax.io.extras import needs_extra
 from spr_jax.io.text import program_name
+from spr_jax.registry import lookup
 from spr_jax.review.page import write_report
 
 TRAINING = ("epochs", "folds", "size")  # options that apply only if a network is trained
@@ -44,17 +49,29 @@ class UserData(NamedTuple):
     pictures: Any = None  # [N, h, w, channels], to be shown
     true: np.ndarray | None = None  # [N], where known
     dataset: Any = None  # to train on
+    root: Path | None = None  # folder that the names are files of
 
 
 def load(options: argparse.Namespace) -> UserData:
     """Load what the options name, or the digits."""
     if options.images or options.dataset:
         return _load_images(options)
+    if options.label:
+        return _load_table(options)
     if options.features:
         features, labels = read_features(options.features), read_labels(options.labels)
-        return UserData(labels, features, read_names(options.labels))
+        return UserData(
+            labels, features, read_names(options.labels), root=Path(options.labels).parent
+        )
     features, labels, true = noisy_digits()
     return UserData(labels, features, pictures=digit_images(features), true=true)
+
+
+def _load_table(options):
+    path, chosen = options.features, next(csv.reader([options.features_columns]), [])
+    table = read_columns(path, label=options.label, features=chosen, names=options.id)
+    print(table.in_words())
+    return UserData(table.labels, table.features, table.names, root=Path(path).parent)
 
 
 def _load_images(options):
@@ -71,7 +88,8 @@ def _load_images(options):
     train = dataset.train
     pictures = files_to_show(options.images, train.names) if options.images else train.images
     features = read_features(options.own_features) if options.own_features else None
-    return UserData(labels, features, train.names, pictures, true, dataset)
+    root = Path(options.images) if options.images else None
+    return UserData(labels, features, train.names, pictures, true, dataset, root)
 
 
 def detect(
@@ -129,8 +147,21 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def _add_data(group):
     add = group.add_argument
-    add("features", nargs="?", help=".npy, .npz or .csv, one row per example")
+    add("features", nargs="?", help=".npy, .npz or .csv, one row per example; or a table, --label")
     add("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
+    add(
+        "--label",
+        default="",
+        metavar="COLUMN",
+        help="one table, .csv or .parquet, has features and labels: the column of the labels",
+    )
+    add(
+        "--features_columns",
+        default="",
+        metavar="A,B,...",
+        help="columns of the features [all other columns of numbers]",
+    )
+    add("--id", default="", metavar="COLUMN", help="column that names the examples [file]")
     add(
         "--images",
         default="",
@@ -199,6 +230,13 @@ def _add_solver(group):
 def _add_output(group):
     add = group.add_argument
     add("--out", default="found", metavar="DIR", help="folder for the results [%(default)s]")
+    add(
+        "--export",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="NAME,...",
+        help=f"write the results for other tools, too: {', '.join(EXPORTS)}",
+    )
     add("--top", **NUMBER, default=20, help="number of suspects to print [%(default)s]")
     add(
         "--self_test",
@@ -210,15 +248,16 @@ def _add_output(group):
 def _check(options):
     """Refuse options that do not go together, or are out of range."""
     sources = {
-        "two files": options.features,
+        "a table" if options.label else "two files": options.features,
         "--images": options.images,
         "--dataset": options.dataset,
     }
     given = [name for name, value in sources.items() if value]
     if len(given) > 1:
         raise ValueError(f"got {' and '.join(given)}; give one of them")
-    if options.features and not options.labels:
-        raise ValueError("got a file of features but no file of labels; give both, or neither")
+    _check_table(options)
+    for name in options.export:
+        lookup(EXPORTS, name)
     if options.dataset == "folder":
         raise ValueError("--dataset is folder; give your own images with --images=DIR")
     has_images = bool(options.images or options.dataset)
@@ -239,6 +278,18 @@ def _check(options):
         raise ValueError(f"--top is {options.top}; expected 0 or more")
 
 
+def _check_table(options):
+    if options.features and not options.labels and not options.label:
+        raise ValueError(
+            "got a file of features but no file of labels; give both, or the column of the labels "
+            "in one table with --label"
+        )
+    if options.label and (options.labels or not options.features):
+        raise ValueError("--label names a column of one table; give one .csv or .parquet file")
+    if not options.label and (options.features_columns or options.id):
+        raise ValueError("--features_columns and --id name columns of a table; give --label, too")
+
+
 def _fail(sentence: str) -> NoReturn:
     print(f"{program_name('spr_jax.detect')}: {sentence}", file=sys.stderr)
     sys.exit(2)
@@ -247,6 +298,8 @@ def _fail(sentence: str) -> NoReturn:
 def run(options: argparse.Namespace, out: Path) -> None:
     """Find the errors, write the results to `out`, and print them."""
     data = load(options)
+    named = {"names": data.names, "root": data.root}
+    check_exports(options.export, data.labels, **named)
     judged = None
     if options.self_test:
         flipped = flip_labels(data.labels, options.self_test, seed=options.seed)
@@ -261,6 +314,7 @@ def run(options: argparse.Namespace, out: Path) -> None:
         write_results(found, data.labels, data.names, summary, out)
         shown = {"images": data.pictures, "names": data.names}
         write_report(out / "report.html", found, features, data.labels, **shown)
+        exported = export(found, data.labels, options.export, out, **named)
     except OSError as error:
         _fail(f"Cannot write to {out}: {error.strerror or error}.")
     if judged:
@@ -269,6 +323,8 @@ def run(options: argparse.Namespace, out: Path) -> None:
     print_summary(found, data.labels, summary, options.top)
     _print_truth(found, data)
     print(f"\nWrote labels.csv, summary.json and the review page, report.html, to {out}.")
+    if exported:
+        print(f"Exported {', '.join(map(str, exported))}.")
 
 
 def _print_truth(found, data):

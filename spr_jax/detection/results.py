@@ -1,6 +1,7 @@
 """The results of a detector in words, and as the files summary.json and labels.csv."""
 
 import csv
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
@@ -124,19 +125,22 @@ def write_results(
 ) -> None:
     """Write labels.csv, one line for each example in the input order, and summary.json."""
     out.mkdir(parents=True, exist_ok=True)
-    with replace_file(out / "labels.csv") as file:
-        table = csv.writer(file, lineterminator="\n")
-        columns: dict[str, np.ndarray] = {"index": np.arange(len(labels))}
-        if names is not None:
-            columns["file"] = names
-        columns |= {
-            "label": labels,
-            "suspect": (~found.clean).astype(int),
-            "error_probability": np.char.mod("%.6g", found.error_probability),
-            "entry_penalty": np.char.mod("%.6g", found.entry_penalty),
-            "rank": found.rank,
-            "suggested": found.suggested,
-        }
-        table.writerow(columns)
-        table.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    columns: dict[str, np.ndarray] = {"index": np.arange(len(labels))}
+    if names is not None:
+        columns["file"] = names
+    columns |= found.columns(labels)
+    columns["suspect"] = columns["suspect"].astype(int)
+    write_csv(out / "labels.csv", columns)
     write_json(out / "summary.json", summary)
+
+
+def write_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
+    """Write a table; numbers that are not integers have six digits."""
+    texts = [
+        np.char.mod("%.6g", column) if column.dtype.kind == "f" else column
+        for column in columns.values()
+    ]
+    with replace_file(path) as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(columns)
+        table.writerows(zip(*(column.tolist() for column in texts), strict=True))

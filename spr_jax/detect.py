@@ -38,6 +38,7 @@ from spr_jax.review.page import write_report
 TRAINING = ("epochs", "folds", "size")  # options that apply only if a network is trained
 FRACTION = {"type": float, "metavar": "FRACTION"}
 NUMBER = {"type": int, "metavar": "N"}
+COLUMN = {"default": "", "metavar": "COLUMN"}
 
 
 class UserData(NamedTuple):
@@ -60,9 +61,8 @@ def load(options: argparse.Namespace) -> UserData:
         return _load_table(options)
     if options.features:
         features, labels = read_features(options.features), read_labels(options.labels)
-        return UserData(
-            labels, features, read_names(options.labels), root=Path(options.labels).parent
-        )
+        root = Path(options.labels).parent
+        return UserData(labels, features, read_names(options.labels), root=root)
     features, labels, true = noisy_digits()
     return UserData(labels, features, pictures=digit_images(features), true=true)
 
@@ -149,19 +149,9 @@ def _add_data(group):
     add = group.add_argument
     add("features", nargs="?", help=".npy, .npz or .csv, one row per example; or a table, --label")
     add("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
-    add(
-        "--label",
-        default="",
-        metavar="COLUMN",
-        help="one table, .csv or .parquet, has features and labels: the column of the labels",
-    )
-    add(
-        "--features_columns",
-        default="",
-        metavar="A,B,...",
-        help="columns of the features [all other columns of numbers]",
-    )
-    add("--id", default="", metavar="COLUMN", help="column that names the examples [file]")
+    add("--label", **COLUMN, help="of the labels, if one table (.csv or .parquet) has everything")
+    add("--features_columns", **COLUMN, help="of the features: A,B,... [all others of numbers]")
+    add("--id", **COLUMN, help="of names of the examples [file]")
     add(
         "--images",
         default="",
@@ -280,10 +270,7 @@ def _check(options):
 
 def _check_table(options):
     if options.features and not options.labels and not options.label:
-        raise ValueError(
-            "got a file of features but no file of labels; give both, or the column of the labels "
-            "in one table with --label"
-        )
+        raise ValueError("got a file of features but no file of labels; give both, or --label")
     if options.label and (options.labels or not options.features):
         raise ValueError("--label names a column of one table; give one .csv or .parquet file")
     if not options.label and (options.features_columns or options.id):

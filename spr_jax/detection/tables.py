@@ -106,8 +106,8 @@ def read_table(path: Path) -> dict[str, np.ndarray]:
         raise ValueError(f"{path} has several columns {shown(twice[0])!r}; rename all but one.")
     if len(rows[0]) != len(header):
         raise ValueError(
-            f"{path} has {len(rows[0])} columns and {len(header)} names in its first line; expected "
-            "a name for each."
+            f"{path} has {len(rows[0])} columns and {len(header)} names in its first line; "
+            "expected a name for each."
         )
     cells = zip(*rows, strict=True)
     return {name: np.array(column) for name, column in zip(header, cells, strict=True)}

@@ -285,8 +285,7 @@ def _fail(sentence: str) -> NoReturn:
 def run(options: argparse.Namespace, out: Path) -> None:
     """Find the errors, write the results to `out`, and print them."""
     data = load(options)
-    named = {"names": data.names, "root": data.root}
-    check_exports(options.export, data.labels, **named)
+    check_exports(options.export, data.labels, data.names, data.root)
     judged = None
     if options.self_test:
         flipped = flip_labels(data.labels, options.self_test, seed=options.seed)
@@ -301,7 +300,8 @@ def run(options: argparse.Namespace, out: Path) -> None:
         write_results(found, data.labels, data.names, summary, out)
         shown = {"images": data.pictures, "names": data.names}
         write_report(out / "report.html", found, features, data.labels, **shown)
-        exported = export(found, data.labels, options.export, out, **named)
+        where = {"names": data.names, "root": data.root}
+        exported = export(found, data.labels, options.export, out, **where)
     except OSError as error:
         _fail(f"Cannot write to {out}: {error.strerror or error}.")
     if judged:

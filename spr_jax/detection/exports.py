@@ -110,7 +110,7 @@ def _check_files(name, names, root):
     if missing:
         raise ValueError(
             f"The export {name} needs image files, but {len(missing)} of {len(names)} are not in "
-            f"{root}, the first is {shown(missing[0])!r}; give their paths below that folder."
+            f"{os.path.abspath(root)}, the first is {shown(missing[0])!r}; give paths below it."
         )
 
 

@@ -13,7 +13,7 @@ import numpy as np
 from spr_jax.io.text import shown
 
 MAX_DENSE = 2**27  # entries; a larger sparse matrix is reduced to its principal components
-SPARSE_COMPONENTS = 256  # more than the detector looks at, unless it is asked to
+SPARSE_COMPONENTS = 128  # more than the detector looks at, unless it is asked to
 
 
 def feature_array(values: Any, components: int = SPARSE_COMPONENTS) -> np.ndarray:
@@ -116,14 +116,15 @@ def _from_sparse(matrix, components):
     return principal_components(matrix, components)
 
 
-def principal_components(matrix, count: int, rounds: int = 4) -> np.ndarray:
+def principal_components(matrix, count: int, rounds: int = 5) -> np.ndarray:
     """Compute the first principal components of a sparse matrix A [n, d], by subspace iteration.
 
-    Q spans A_c G after a few rounds Q <- orth(A_c A_c^T Q), where A_c = A - 1 mean^T is never
-    formed and G is random but the same every time; the components are Q U S, U S V^T = Q^T A_c.
+    Q <- orth(A_c A_c^T Q), a few rounds from a random Q that is the same every time, spans the
+    first left singular vectors of A_c = A - 1 mean^T, which is never formed. With B = A_c^T Q and
+    B^T B = U S^2 U^T the components are Q U S.
 
     Returns:
-      [n, count] or as many as there are.
+      [n, count], or as many as there are.
     """
     mean = np.asarray(matrix.mean(axis=0)).ravel()
     size = min(count + 16, *matrix.shape)
@@ -134,9 +135,9 @@ def principal_components(matrix, count: int, rounds: int = 4) -> np.ndarray:
     def backward(left):  # A_c^T left
         return matrix.T @ left - np.outer(mean, left.sum(axis=0))
 
-    start = np.random.default_rng(0).standard_normal((matrix.shape[1], size))
-    basis, _ = np.linalg.qr(forward(start))
+    basis = np.random.default_rng(0).standard_normal((matrix.shape[0], size))
     for _ in range(rounds):
-        basis, _ = np.linalg.qr(forward(np.linalg.qr(backward(basis))[0]))
-    left, values, _ = np.linalg.svd(backward(basis).T, full_matrices=False)
-    return (basis @ (left * values))[:, :count]
+        basis, _ = np.linalg.qr(forward(backward(basis)))
+    right = backward(basis)
+    squares, left = np.linalg.eigh(right.T @ right)  # ascending
+    return (basis @ left * np.sqrt(np.maximum(squares, 0)))[:, ::-1][:, :count]

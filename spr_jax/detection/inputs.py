@@ -13,8 +13,8 @@ import numpy as np
 from spr_jax.io.text import shown
 
 MAX_DENSE = 2**27  # entries; a larger sparse matrix is reduced to its principal components
-# More than the detector looks at (64, or one per class). On random sparse matrices of slowly falling
-# variance the first 64 of 128 keep .99999 of what the exact components keep.
+# More than the detector looks at: 64, or one per class. On a random sparse matrix of slowly
+# falling variance the first 64 of 128 have .99999 of the variance of the exact ones.
 SPARSE_COMPONENTS = 128
 
 

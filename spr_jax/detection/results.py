@@ -3,6 +3,7 @@
 import csv
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -144,7 +145,7 @@ def write_csv(path: Path, columns: Mapping[str, np.ndarray]) -> None:
     returns = any(
         text.dtype.kind == "U" and (np.char.find(text, "\r") >= 0).any() for text in texts
     )
-    quoting = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    quoting: Any = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
     with replace_file(path) as file:
         table = csv.writer(file, lineterminator="\n", quoting=quoting)
         table.writerow(columns)

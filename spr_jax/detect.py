@@ -3,6 +3,7 @@
     spr-detect --images=photos --out=found   # a folder for each class, or a labels.csv
     spr-detect --dataset=cifar10n --data_dir=DIR
     spr-detect features.npy labels.csv --out=found
+    spr-detect table.csv --label=COLUMN      # the other columns of numbers are the features
     spr-detect                               # scikit-learn's digits, 20 % of the labels corrupted
 
 or `python -m spr_jax.detect`. Images get features from a pretrained encoder, or from networks that
@@ -21,10 +22,18 @@ from typing import NoReturn
 import numpy as np
 
 from spr_jax.detection.demo import digit_images, noisy_digits
+from spr_jax.detection.exports import EXPORTS, check_exports, export
 from spr_jax.detection.find import find_label_errors
 from spr_jax.detection.options import DetectorOptions
-from spr_jax.detection.results import describe_images, print_summary, summarize, write_results
+from spr_jax.detection.results import (
+    describe_images,
+    print_summary,
+    print_truth,
+    summarize,
+    write_results,
+)
 from spr_jax.detection.self_test import check_fraction, flip_labels, judge, print_judged
+from spr_jax.detection.tables import data_from_table
 from spr_jax.detection.types import Detection
 from spr_jax.detection.user_data import UserData
 from spr_jax.devices import (
@@ -38,21 +47,31 @@ from spr_jax.io.arrays import read_features, read_labels, read_names
 from spr_jax.io.atomic import check_folder
 from spr_jax.io.extras import needs_extra
 from spr_jax.io.text import program_name
+from spr_jax.registry import lookup
 from spr_jax.review.page import write_report
 
 TRAINING = ("epochs", "folds", "size")  # options that apply only if a network is trained
 LONG = 200_000  # examples; with fewer a path takes seconds, and without progress it is cached
 FRACTION = {"type": float, "metavar": "FRACTION"}
 NUMBER = {"type": int, "metavar": "N"}
+COLUMN = {"default": "", "metavar": "COLUMN"}
 
 
 def load(options: argparse.Namespace, out: Path) -> UserData:
     """Load what the options name, or the digits; features of images are kept in `out`."""
     if options.images or options.dataset:
         return _load_images(options, out)
+    if options.label:
+        return data_from_table(
+            options.features,
+            label=options.label,
+            features=options.features_columns,
+            names=options.id,
+        )
     if options.features:
         features, labels = read_features(options.features), read_labels(options.labels)
-        return UserData(labels, features, read_names(options.labels))
+        root = Path(options.labels).parent
+        return UserData(labels, features, read_names(options.labels), root=root)
     features, labels, true = noisy_digits()
     return UserData(labels, features, pictures=digit_images(features), true=true)
 
@@ -74,7 +93,11 @@ def _load_images(options, out):
             should_stop=should_stop,
         )
     if options.images:
-        data = data._replace(pictures=files_to_show(options.images, data.names))
+        root, pictures = (
+            Path(options.images).expanduser(),
+            files_to_show(options.images, data.names),
+        )
+        data = data._replace(root=root, pictures=pictures)
     return data
 
 
@@ -135,8 +158,11 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def _add_data(group):
     add = group.add_argument
-    add("features", nargs="?", help=".npy, .npz or .csv, one row per example")
+    add("features", nargs="?", help=".npy, .npz or .csv, one row per example; or a table, --label")
     add("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
+    add("--label", **COLUMN, help="of the labels, if one table (.csv or .parquet) has everything")
+    add("--features_columns", **COLUMN, help="of the features: A,B,... [all others of numbers]")
+    add("--id", **COLUMN, help="of names of the examples [file]")
     add(
         "--images",
         default="",
@@ -213,6 +239,13 @@ def _add_solver(group):
 def _add_output(group):
     add = group.add_argument
     add("--out", default="found", metavar="DIR", help="folder for the results [%(default)s]")
+    add(
+        "--export",
+        type=lambda text: text.split(","),
+        default=[],
+        metavar="NAME,...",
+        help=f"write the results for other tools, too: {', '.join(EXPORTS)}",
+    )
     add("--top", **NUMBER, default=20, help="number of suspects to print [%(default)s]")
     add(
         "--self_test",
@@ -224,15 +257,16 @@ def _add_output(group):
 def _check(options):
     """Refuse options that do not go together, or are out of range."""
     sources = {
-        "two files": options.features,
+        "a table" if options.label else "two files": options.features,
         "--images": options.images,
         "--dataset": options.dataset,
     }
     given = [name for name, value in sources.items() if value]
     if len(given) > 1:
         raise ValueError(f"got {' and '.join(given)}; give one of them")
-    if options.features and not options.labels:
-        raise ValueError("got a file of features but no file of labels; give both, or neither")
+    _check_table(options)
+    for name in options.export:
+        lookup(EXPORTS, name)
     if options.dataset == "folder":
         raise ValueError("--dataset is folder; give your own images with --images=DIR")
     has_images = bool(options.images or options.dataset)
@@ -256,6 +290,15 @@ def _check(options):
         raise ValueError(f"--top is {options.top}; expected 0 or more")
 
 
+def _check_table(options):
+    if options.features and not options.labels and not options.label:
+        raise ValueError("got a file of features but no file of labels; give both, or --label")
+    if options.label and (options.labels or not options.features):
+        raise ValueError("--label names a column of one table; give one .csv or .parquet file")
+    if not options.label and (options.features_columns or options.id):
+        raise ValueError("--features_columns and --id name columns of a table; give --label, too")
+
+
 def _fail(sentence: str) -> NoReturn:
     print(f"{program_name('spr_jax.detect')}: {sentence}", file=sys.stderr)
     sys.exit(2)
@@ -267,6 +310,7 @@ def run(options: argparse.Namespace, out: Path) -> None:
         data = load(options, out)
     except OSError as error:
         _fail(f"Cannot keep features in {out}: {error.strerror or error}.")
+    check_exports(options.export, data.labels, data.names, data.root)
     judged = None
     if options.self_test:
         flipped = flip_labels(data.labels, options.self_test, seed=options.seed)
@@ -282,23 +326,18 @@ def run(options: argparse.Namespace, out: Path) -> None:
         write_results(found, data.labels, data.names, summary, out, data.unreadable)
         shown = {"images": data.pictures, "names": data.names}
         write_report(out / "report.html", found, features, data.labels, **shown)
+        where = {"names": data.names, "root": data.root}
+        exported = export(found, data.labels, options.export, out, **where)
     except OSError as error:
         _fail(f"Cannot write to {out}: {error.strerror or error}.")
     if judged:
         print_judged(judged)
         print("\nWithout the flips:")
     print_summary(found, data.labels, summary, options.top, data.unreadable)
-    _print_truth(found, data)
+    print_truth(found, data)
     print(f"\nWrote labels.csv, summary.json and the review page, report.html, to {out}.")
-
-
-def _print_truth(found, data):
-    """Where the true labels are known, print how many of the suspects are wrong."""
-    if data.true is None or (data.labels == data.true).all():
-        return
-    suspects = found.order[: (data.labels != data.true).sum()]
-    fraction = np.mean(data.labels[suspects] != data.true[suspects])
-    print(f"\nOf the {len(suspects)} most suspect labels, {fraction:.1%} are wrong.")
+    if exported:
+        print(f"Exported {', '.join(map(str, exported))}.")
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -1,7 +1,9 @@
 """The results of a detector in words, and as the files summary.json and labels.csv."""
 
 import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -139,6 +141,15 @@ def _positions(count, unreadable):
     return np.arange(count) if unreadable is None else unreadable.others(count)
 
 
+def print_truth(found: Detection, data: UserData) -> None:
+    """Where the true labels are known, print how many of the suspects are wrong."""
+    if data.true is None or (data.labels == data.true).all():
+        return
+    suspects = found.order[: (data.labels != data.true).sum()]
+    fraction = np.mean(data.labels[suspects] != data.true[suspects])
+    print(f"\nOf the {len(suspects)} most suspect labels, {fraction:.1%} are wrong.")
+
+
 def _in_words(promise, classes):
     mistakes, then = {
         "clean": ("wrong labels among the clean", "so none of their examples is called clean"),
@@ -170,35 +181,41 @@ def write_results(
     why.
     """
     out.mkdir(parents=True, exist_ok=True)
-    with replace_file(out / "labels.csv") as file:
-        table = csv.writer(file, lineterminator="\n")
-        columns: dict[str, np.ndarray] = {"index": _positions(len(labels), unreadable)}
-        if names is not None:
-            columns["file"] = names
-        columns |= {
-            "label": labels,
-            "suspect": (~found.clean).astype(int),
-            "error_probability": np.char.mod("%.6g", found.error_probability),
-            "entry_penalty": np.char.mod("%.6g", found.entry_penalty),
-            "rank": found.rank,
-            "suggested": found.suggested,
-        }
-        rows = list(zip(*(column.tolist() for column in columns.values()), strict=True))
-        if unreadable is not None:
-            empty = ("",) * (len(columns) - 4)
-            rows += [(*row[:3], 0, *empty) for row in zip(*unreadable[:3], strict=True)]
-            rows.sort(key=lambda row: row[0])
-        table.writerow(columns)
-        table.writerows(rows)
-    _write_unreadable(unreadable, out / "unreadable.csv")
+    columns: dict[str, np.ndarray] = {"index": _positions(len(labels), unreadable)}
+    if names is not None:
+        columns["file"] = names
+    columns |= found.columns(labels)
+    columns["suspect"] = columns["suspect"].astype(int)
+    others = []
+    if unreadable is not None:
+        empty = ("",) * (len(columns) - 4)
+        others = [(*row[:3], 0, *empty) for row in zip(*unreadable[:3], strict=True)]
+    write_csv(out / "labels.csv", columns, others)
+    reasons = out / "unreadable.csv"
+    reasons.unlink(missing_ok=True)  # of an earlier call
+    if unreadable is not None:
+        names_of = ("index", "file", "label", "reason")
+        write_csv(reasons, dict(zip(names_of, map(np.asarray, unreadable), strict=True)))
     write_json(out / "summary.json", summary)
 
 
-def _write_unreadable(unreadable, path):
-    if unreadable is None:
-        path.unlink(missing_ok=True)  # of an earlier call
-        return
+def write_csv(path: Path, columns: Mapping[str, np.ndarray], others: Sequence[tuple] = ()) -> None:
+    """Write a table; numbers that are not integers have six digits.
+
+    `others` are further rows, to be sorted in by the first column.
+    """
+    texts = [
+        np.char.mod("%.6g", column) if column.dtype.kind == "f" else column
+        for column in columns.values()
+    ]
+    # Python before 3.13 does not quote a lone carriage return, and reads it as the end of a line.
+    cells = [text.tolist() for text in texts if text.dtype.kind == "U"] + [*others]
+    returns = any("\r" in str(cell) for row in cells for cell in row)
+    quoting: Any = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    rows = list(zip(*(column.tolist() for column in texts), strict=True))
+    if others:
+        rows = sorted([*rows, *others], key=lambda row: row[0])
     with replace_file(path) as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("index", "file", "label", "reason"))
-        table.writerows(zip(*unreadable, strict=True))
+        table = csv.writer(file, lineterminator="\n", quoting=quoting)
+        table.writerow(columns)
+        table.writerows(rows)

@@ -1,5 +1,6 @@
 """What the user gave, in the form that the detector takes."""
 
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,4 +29,5 @@ class UserData(NamedTuple):
     true: np.ndarray | None = None  # [N], where known
     dataset: Any = None  # to train on
     unreadable: Unreadable | None = None  # files that are not among the N
+    root: Path | None = None  # folder that the names are files of
     features_from: dict[str, Any] | None = None  # the encoder, and why it was taken

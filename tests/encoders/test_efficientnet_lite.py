@@ -2,6 +2,7 @@
 
 import importlib
 import importlib.util
+import sys
 from functools import cache, partial
 
 import jax
@@ -150,6 +151,7 @@ def test_weights_that_were_changed_are_refused(monkeypatch, tmp_path):
     (package / "models").mkdir(parents=True)
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     (package / "models" / "efficientnet-lite0-57934424.pth").write_bytes(b"other weights")
+    monkeypatch.delitem(sys.modules, package.name, raising=False)  # another test may import it
     monkeypatch.syspath_prepend(tmp_path)
     with pytest.raises(ValueError, match="not the file expected.*install its package again"):
         load_encoder("efficientnet_lite0")

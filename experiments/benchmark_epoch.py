@@ -116,7 +116,7 @@ from pathlib import Path
 from spr_jax.devices import keep_freed_memory, one_device_per_core
 from spr_jax.training import start
 from spr_jax.training.demo import digits_config
-from spr_jax.training.launch import cache_programs
+from spr_jax.devices import cache_programs
 config = digits_config()
 config.epochs = 1
 keep_freed_memory()

@@ -9,15 +9,11 @@ process of its own, and they take turns. The last line is JSON.
 import argparse
 import importlib.util
 import json
-import os
-import subprocess
-import sys
-import time
 from functools import partial
 
 import numpy as np
-from tqdm import tqdm
 
+from experiments.harness import turns
 from experiments.harness.provenance import origin, show_report
 from experiments.harness.study import table
 from spr_jax.devices import keep_freed_memory
@@ -121,30 +117,12 @@ def torch_step():
     return run
 
 
-def serve(name: str) -> None:
-    """Take some steps for every line of the input; print images per second."""
+def prepare(name: str):
+    """The function of a contender that takes one step."""
     parts = CONTENDERS[name]
     if "memory" in parts:
         keep_freed_memory()
-    run = torch_step() if "PyTorch" in parts else jax_step(parts)
-    run()
-    for _ in sys.stdin:
-        start = time.perf_counter()
-        for _ in range(STEPS):
-            run()
-        print(BATCH * STEPS / (time.perf_counter() - start), flush=True)
-
-
-def start_process(name: str) -> subprocess.Popen:
-    command = [sys.executable, "-m", "experiments.benchmark_step", "--serve", name]
-    environment = os.environ | {"JAX_PLATFORMS": "cpu"}
-    pipes = dict(stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    return subprocess.Popen(command, env=environment, **pipes)
-
-
-def measure(process: subprocess.Popen) -> float:
-    print(file=process.stdin, flush=True)
-    return float(process.stdout.readline())
+    return torch_step() if "PyTorch" in parts else jax_step(parts)
 
 
 def main() -> None:
@@ -154,32 +132,16 @@ def main() -> None:
     parser.add_argument("--serve", choices=CONTENDERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        return serve(options.serve)
+        return turns.serve(prepare(options.serve), BATCH, repeat=STEPS)
 
     has_torch = importlib.util.find_spec("torch") is not None
     names = [name for name in CONTENDERS if has_torch or "torch" not in name]
-    processes = {name: start_process(name) for name in names}
-    for process in processes.values():
-        measure(process)
-    rounds = [
-        {name: measure(process) for name, process in processes.items()}
-        for _ in tqdm(range(options.rounds), "in turn")
-    ]
-    for process in processes.values():
-        process.communicate()
-    speeds = {name: np.array([speed[name] for speed in rounds]) for name in processes}
-
-    def row(name):
-        low, middle, high = np.percentile(speeds[name], [25, 50, 75])
-        ratio = np.median(speeds[name] / speeds["stock"])
-        return [CONTENDERS[name], f"{middle:,.0f}", f"{(high - low) / 2:,.0f}", f"{ratio:.2f}"]
-
-    head = ["operations", "images/s", "spread", "over the first"]
+    speeds = turns.speeds_of(names, rounds=options.rounds)
     report = f"""# A training step of C2F2, timed
 
 {origin("flax", "optax", *["torch"] * has_torch)}
 
-{table(head, [row(name) for name in speeds])}
+{table(["operations", *turns.HEAD], turns.rows(speeds, CONTENDERS))}
 
 Batches of {BATCH}; medians of {options.rounds} turns of {STEPS} steps; spread is half the distance
 between the quartiles, ratios are medians of the ratios within a round.

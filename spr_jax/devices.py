@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from jax.sharding import Mesh
 
+PROGRAM_CACHE = "~/.cache/spr_jax/xla"  # compiled programs, for all runs
 AXIS = "devices"  # name of the device axis, in training (pmap) and in the solver (shard_map)
 
 
@@ -59,3 +60,13 @@ def keep_freed_memory() -> None:
     if mallopt:
         mallopt(mmap_max, 0)
         mallopt(trim_threshold, 2**31 - 1)
+
+
+def cache_programs(folder: str) -> None:
+    """Let JAX keep compiled programs in a folder, for all runs of this process; "" for none."""
+    import jax
+
+    if folder:
+        jax.config.update("jax_compilation_cache_dir", os.path.expanduser(folder))
+        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
+        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -25,13 +25,12 @@ with needs_extra("train", "spr_jax.main"):
     from absl import app, flags, logging
     from ml_collections import config_flags
 
+    from spr_jax.devices import cache_programs
+    from spr_jax.io.signals import SAVED, STOPPED, stop_on_signals
     from spr_jax.training import Stopped, demo, start
     from spr_jax.training.build import describe
     from spr_jax.training.config import check, resolve
-    from spr_jax.training.launch import cache_programs
     from spr_jax.training.old_configs import new_name
-    from spr_jax.training.signals import STOPPED, stop_on_signals
-    from spr_jax.training.workdir import SAVED
 
 # Exceptions that a bad flag can raise.
 FLAG_ERRORS = (AttributeError, ImportError, LookupError, TypeError, ValueError, OSError)

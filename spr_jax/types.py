@@ -9,6 +9,9 @@ import numpy as np
 if TYPE_CHECKING:  # data sets load without JAX
     from jax import Array
 
+# Of pixels / 255: what most networks that were trained on ImageNet expect.
+IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
+
 
 class Batch(NamedTuple):
     views: tuple[Array, ...]  # [b, h, w, channels] each, float32; `images` is the first

@@ -16,9 +16,9 @@ from fakes import Small
 
 from spr_jax import main
 from spr_jax.backbones import BACKBONES
+from spr_jax.io.signals import SAVED
 from spr_jax.methods import selection_rules
 from spr_jax.training import loop
-from spr_jax.training.workdir import SAVED
 
 KILLED = -signal.SIGKILL  # status of a process
 STEP = 15  # of 22: in the second epoch

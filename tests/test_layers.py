@@ -7,7 +7,7 @@ ROOT = Path(__file__).parents[1]
 
 LAYERS = (
     {"types", "registry", "devices", "io"},
-    {"losses", "augment", "noise", "backbones", "solver"},
+    {"losses", "augment", "noise", "backbones", "encoders", "solver"},
     {"datasets", "methods"},
     {"training"},
     {"detection"},

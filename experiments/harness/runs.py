@@ -28,11 +28,12 @@ from tqdm import tqdm
 
 from spr_jax.devices import num_cores
 from spr_jax.io.atomic import check_folder
+from spr_jax.io.signals import SAVED
 from spr_jax.registry import suggestion
 from spr_jax.training.config import resolve
 from spr_jax.training.old_configs import CHANGE_NO_RESULT, differences
 from spr_jax.training.provenance import commit
-from spr_jax.training.workdir import BEGUN, SAVED, as_json, claim
+from spr_jax.training.workdir import BEGUN, as_json, claim
 
 STOPPED = (SAVED, -signal.SIGTERM, -signal.SIGINT)  # SIGTERM, SIGINT: before it could save
 LONGEST_NAME = 120  # characters of a folder's name; file systems allow 255 bytes

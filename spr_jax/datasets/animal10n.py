@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 from tqdm import tqdm
 
-from spr_jax.datasets.images import IMAGENET_MEAN, IMAGENET_STD, image_files, open_image
+from spr_jax.datasets.images import image_files, open_image
 from spr_jax.datasets.prepared import load, split_of
 from spr_jax.datasets.source import Examples, Source, find_file
-from spr_jax.types import Dataset
+from spr_jax.types import IMAGENET_MEAN, IMAGENET_STD, Dataset
 
 SIZE = 64
 # A record: id and label, big-endian, then the pixels channel by channel.

@@ -15,7 +15,7 @@ import numpy as np
 
 from spr_jax.datasets.prepared import load, split_of
 from spr_jax.datasets.source import Examples, Source, check_md5, find_file
-from spr_jax.io.arrays import load_array_pickle
+from spr_jax.io.pickles import load_array_pickle
 from spr_jax.types import Dataset
 
 # Batch -> md5 of its file in the binary version.

@@ -13,7 +13,8 @@ import numpy as np
 from spr_jax.datasets import cifar10 as base
 from spr_jax.datasets.prepared import load, split_of
 from spr_jax.datasets.source import Examples, find_file
-from spr_jax.io.arrays import load_array_pickle, load_arrays
+from spr_jax.io.arrays import load_arrays
+from spr_jax.io.pickles import load_array_pickle
 from spr_jax.registry import lookup
 from spr_jax.types import Dataset
 

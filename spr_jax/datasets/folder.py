@@ -9,9 +9,12 @@ The test set has the true labels if they are known; otherwise it is as noisy as 
 Small sets are decoded once and stored as arrays; large ones are streamed from their files.
 """
 
+import contextlib
 import csv
 import hashlib
+import os
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,15 +23,13 @@ from absl import logging
 
 from spr_jax.datasets.cache import cached
 from spr_jax.datasets.images import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     ImageFiles,
     decode_all,
     image_files,
     readable,
 )
 from spr_jax.datasets.prepared import usual_data_dir
-from spr_jax.types import Dataset, Split
+from spr_jax.types import IMAGENET_MEAN, IMAGENET_STD, Dataset, Split
 
 
 class Listing(NamedTuple):
@@ -61,13 +62,7 @@ def folder(
     Raises:
         ValueError: the folder or its labels.csv is missing, malformed or has unreadable images.
     """
-    root = Path(path).expanduser().absolute()
-    if not path or not root.is_dir():
-        raise ValueError(f"There is no folder {path!r}; path must be a folder of images.")
-    if not 0 <= test_share < 1:
-        raise ValueError(f"test_share is {test_share}; expected a fraction from 0 to below 1.")
-    listing = _list(root, test_share)
-    class_names = _class_names(root, listing)
+    root, listing, class_names = list_folder(path, test_share=test_share)
     streamed = len(listing.paths) * size * size * 3 > memory_gb * 2**30
     # Streamed images are resized to slightly more than the crop, as usual; decoded ones are cropped
     # again on the device.
@@ -96,6 +91,17 @@ def folder(
         std=IMAGENET_STD,
         augmentation="flip" if streamed else "crop_flip",
     )
+
+
+def list_folder(path: str, *, test_share: float = 0.0) -> tuple[Path, Listing, tuple[str, ...]]:
+    """Return the folder, its images and labels, and the names of its classes; decode nothing."""
+    root = Path(path).expanduser().absolute()
+    if not path or not root.is_dir():
+        raise ValueError(f"There is no folder {path!r}; path must be a folder of images.")
+    if not 0 <= test_share < 1:
+        raise ValueError(f"test_share is {test_share}; expected a fraction from 0 to below 1.")
+    listing = _list(root, test_share)
+    return root, listing, _class_names(root, listing)
 
 
 def _list(root, test_share):
@@ -181,9 +187,20 @@ def _decode_once(root, files, streamed, data_dir):
         errors = np.array(decode_all(files, images), str)
         return {"errors": errors} | ({} if streamed else {"images": images})
 
-    facts = hashlib.sha256(repr((files.size, files.short_side)).encode())
-    for path in map(Path, files.paths):
-        facts.update(repr((str(path), path.stat().st_size, path.stat().st_mtime_ns)).encode())
-    whose = hashlib.sha256(f"{root} {files.size} {streamed}".encode()).hexdigest()[:16]
-    home = data_dir / "spr_folder" / whose
-    return cached(home / facts.hexdigest()[:16], make)
+    facts = f"{files.size} {files.short_side} {fingerprint(files.paths)}"
+    home = data_dir / "spr_folder" / _hash(f"{root} {files.size} {streamed}")
+    return cached(home / _hash(facts), make)
+
+
+def fingerprint(paths: Sequence[str] | np.ndarray) -> str:
+    """Hash of the names, sizes and times of files, which changes when one of them does."""
+    facts = []
+    for path in paths:
+        with contextlib.suppress(OSError):  # a broken link, which cannot be read either
+            status = os.stat(path)
+            facts.append((str(path), status.st_size, status.st_mtime_ns))
+    return _hash(repr(facts))
+
+
+def _hash(text):
+    return hashlib.sha256(text.encode()).hexdigest()[:16]

@@ -2,6 +2,7 @@
 
 import dataclasses
 import os
+import warnings
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -9,14 +10,19 @@ from pathlib import Path
 import numpy as np
 from absl import logging
 from PIL import Image, ImageOps, UnidentifiedImageError
+from PIL.Image import Resampling
 from tqdm import tqdm
 
 from spr_jax.devices import num_cores
 
-IMAGENET_MEAN, IMAGENET_STD = (0.485, 0.456, 0.406), (0.229, 0.224, 0.225)
 # Pillow returns the memory of every image to the system; keeping some of it for the next image
 # halves the decoding time where page faults are slow.
 Image.core.set_blocks_max(4 * num_cores())
+# 200 million: the largest sensors of telephones. A small file can claim any size, so its header is
+# read first; Pillow warns above this number, and refuses twice as many.
+MAX_PIXELS = Image.MAX_IMAGE_PIXELS = 200_000_000
+warnings.filterwarnings("ignore", category=Image.DecompressionBombWarning)
+TOO_LARGE = f"it has more than {MAX_PIXELS // 1_000_000} million pixels, which is the limit"
 ENDINGS = frozenset(".avif .bmp .gif .jfif .jpeg .jpg .pgm .png .ppm .tif .tiff .webp".split())
 
 
@@ -39,6 +45,8 @@ def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Imag
     """
     try:
         with Image.open(path) as file:
+            if file.width * file.height > MAX_PIXELS:
+                raise ValueError(TOO_LARGE)
             if short_side:
                 file.draft("RGB", (short_side, short_side))
             file.load()
@@ -54,16 +62,20 @@ def open_image(path: Path | str, *, short_side: int | None = None) -> Image.Imag
             return image if image.mode == "RGB" else image.convert("RGB")
     except UnidentifiedImageError:
         raise ValueError(f"Cannot read the image {path}: it is damaged or not an image.") from None
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise ValueError(f"Cannot read the image {path}: {TOO_LARGE}.") from None
     except Exception as error:  # Pillow raises many kinds on damaged files
         raise ValueError(f"Cannot read the image {path}: {error}.") from None
 
 
-def centre_crop(image: Image.Image, size: int, short_side: int) -> np.ndarray:
+def centre_crop(
+    image: Image.Image, size: int, short_side: int, *, resampling: Resampling = Resampling.BILINEAR
+) -> np.ndarray:
     """Cut [size, size, 3] from the middle of the image, its short side resized to `short_side`."""
     width, height = image.size
     side = size * min(width, height) / short_side  # of the crop, in pixels of the original
     left, top = (width - side) / 2, (height - side) / 2
-    return _resize(image, size, (left, top, left + side, top + side))
+    return _resize(image, size, (left, top, left + side, top + side), resampling)
 
 
 def random_resized_crop(
@@ -93,19 +105,20 @@ def random_resized_crop(
     return _resize(image, size, (left, top, left + box_width, top + box_height))
 
 
-def _resize(image, size, box):
+def _resize(image, size, box, resampling=Resampling.BILINEAR):
     if image.size == (size, size) and box == (0, 0, size, size):
         return np.asarray(image)
-    return np.asarray(image.resize((size, size), Image.Resampling.BILINEAR, box=box))
+    return np.asarray(image.resize((size, size), resampling, box=box))
 
 
 @dataclasses.dataclass(frozen=True)
 class ImageFiles:
     """Files that look like an array [N, size, size, 3] uint8 and are decoded when indexed."""
 
-    paths: Sequence[str]
+    paths: Sequence[str] | np.ndarray
     size: int
     short_side: int  # images are resized to it before `size` pixels are cut out
+    resampling: Resampling = Resampling.BILINEAR
 
     @property
     def shape(self) -> tuple[int, int, int, int]:
@@ -117,7 +130,7 @@ class ImageFiles:
     def __getitem__(self, index) -> np.ndarray:
         """Central crops: one image for an integer, a stack for a slice or an array."""
         if np.ndim(index) == 0 and not isinstance(index, slice):
-            return centre_crop(self._open(index), self.size, self.short_side)
+            return self._crop(self._open(index))
         chosen = np.arange(len(self))[index]
         return (
             np.stack([self[i] for i in chosen]) if len(chosen) else np.empty((0, *self.shape[1:]))
@@ -131,6 +144,9 @@ class ImageFiles:
         """Cut random views of one image; a pure function of its arguments."""
         image, generator = self._open(index), np.random.default_rng(seed)
         return [random_resized_crop(image, self.size, generator) for _ in range(num_views)]
+
+    def _crop(self, image):
+        return centre_crop(image, self.size, self.short_side, resampling=self.resampling)
 
     def _open(self, index):
         return open_image(self.paths[index], short_side=self.short_side)
@@ -161,6 +177,6 @@ def readable(errors: Sequence[str], *, skip: bool) -> np.ndarray:
         raise ValueError(
             f"{found[0]}{more} Repair or remove them, or leave them out with skip_unreadable."
         )
-    for error in found:
-        logging.warning("%s It is left out.", error)
+    if found:
+        logging.warning("%s It is left out, as are %d more.", found[0], len(found) - 1)
     return np.array([not error for error in errors], bool)

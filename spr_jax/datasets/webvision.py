@@ -12,8 +12,6 @@ from typing import Any
 import numpy as np
 
 from spr_jax.datasets.images import (
-    IMAGENET_MEAN,
-    IMAGENET_STD,
     ImageFiles,
     decode_all,
     image_files,
@@ -23,7 +21,7 @@ from spr_jax.datasets.prepared import usual_data_dir
 from spr_jax.datasets.source import find_file
 from spr_jax.io.arrays import load_arrays
 from spr_jax.io.atomic import replace_file
-from spr_jax.types import Dataset, Split
+from spr_jax.types import IMAGENET_MEAN, IMAGENET_STD, Dataset, Split
 
 HOMEPAGE = "https://data.vision.ee.ethz.ch/cvl/webvision"
 TESTS = ("webvision", "imagenet")

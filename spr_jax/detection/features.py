@@ -33,27 +33,26 @@ VISITS = 500_000  # images seen in all epochs together: minutes of C2F2 on two c
 EPOCHS = (5, 30)  # at least, at most
 
 
-def usual_size() -> int:
-    """Pixels to which a user's images are resized by default."""
-    return 32 if jax.default_backend() == "cpu" else 64
-
-
 def learn_network(
     dataset: Dataset,
     workdir: Path,
     *,
     epochs: int | None = None,
     seed: int = 0,
+    select: bool = True,
     should_stop: Callable[[int], bool] = lambda step: False,
+    report: Callable[[str], None] = print,
 ) -> Network:
-    """Train on the labels as given, with SPR, resuming from `workdir` if it holds a checkpoint.
+    """Train on the labels as given, resuming from `workdir` if it holds a checkpoint.
 
     Args:
       dataset: whose training images are learned; its test sets are left alone.
       workdir: folder of the training run.
       epochs: of training; None chooses by the number of images.
       seed: of training.
+      select: with SPR, which selects the labels to learn from; if not, from all of them.
       should_stop: asked after every step.
+      report: told the progress, a line per epoch.
 
     Returns:
       The network of the last epoch.
@@ -63,8 +62,10 @@ def learn_network(
       ValueError: in one sentence, what was given and what is expected.
     """
     config = config_for(dataset, epochs=epochs, seed=seed)
+    if not select:
+        config.method.select.update(name="all", pca_dim=None)
     untested = dataset._replace(tests={})  # not needed, and slow
-    start(config, workdir, dataset=untested, should_stop=should_stop)
+    start(config, workdir, dataset=untested, should_stop=should_stop, report=report)
     return last_network(config, workdir, dataset=untested)
 
 

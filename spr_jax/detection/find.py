@@ -1,6 +1,6 @@
 """Find the label errors of a data set from the features of its examples.
 
-NumPy arrays in, NumPy arrays out:
+Arrays, tensors, frames or sparse matrices in (`inputs.py`), NumPy arrays out:
 
     found = find_label_errors(features, labels)
     found.noise.rate, found.noise.interval    # the fraction of wrong labels
@@ -11,11 +11,13 @@ NumPy arrays in, NumPy arrays out:
 
 import contextlib
 import math
+from typing import Any
 
 import jax
 import numpy as np
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
+from spr_jax.detection.inputs import SPARSE_COMPONENTS
 from spr_jax.detection.options import DetectorOptions, check_features, check_labels
 from spr_jax.detection.progress import PATH_PROGRESS
 from spr_jax.detection.types import Detection, Noise, Promise
@@ -28,8 +30,8 @@ MAX_CLASSES_PER_GROUP = 100
 
 
 def find_label_errors(
-    features: np.ndarray,  # [N, d]
-    labels: np.ndarray,  # [N], integers from 0, or class names
+    features: Any,  # [N, d]
+    labels: Any,  # [N], integers from 0, or class names
     *,
     max_noise_in_clean: float | None = None,
     max_false_alarms: float | None = None,
@@ -45,9 +47,10 @@ def find_label_errors(
     By default an example is suspect if its label is more likely wrong than correct.
 
     Args:
-      features: one row for each example, from any network or descriptor. Standardize columns of
-        very different scale first; otherwise the largest dominates.
-      labels: as given, possibly wrong.
+      features: one row for each example, from any network or descriptor: an array, a list, a
+        pandas frame, a PyTorch tensor, a column of a Hugging Face data set, a sparse matrix.
+        Standardize columns of very different scale first; otherwise the largest dominates.
+      labels: as given, possibly wrong: an array, a list, a pandas column, a tensor.
       max_noise_in_clean: upper bound on the fraction of wrong labels in the clean set, class by
         class; as many examples as possible are kept. `promise` says which classes can keep it.
       max_false_alarms: upper bound on the fraction of correct labels among the suspects; as many
@@ -77,8 +80,6 @@ def find_label_errors(
       >>> suspects = found.order[: (~found.clean).sum()]
       >>> list(zip(labels[suspects], found.suggested[suspects], found.error_probability[suspects]))
     """
-    features = check_features(features)
-    classes, codes = check_labels(labels, len(features))
     options = DetectorOptions(
         max_noise_in_clean,
         max_false_alarms,
@@ -90,12 +91,16 @@ def find_label_errors(
         progress,
     )
     options.check()
+    features = check_features(
+        features, max(SPARSE_COMPONENTS, pca_dim or 0, classes_per_group or 0)
+    )
+    classes, codes = check_labels(labels, len(features))
     return _detect(features, classes, codes, options)
 
 
 def sample_weights(
-    features: np.ndarray,  # [N, d]
-    labels: np.ndarray,  # [N], integers from 0, or class names
+    features: Any,  # [N, d]
+    labels: Any,  # [N], integers from 0, or class names
     **options,
 ) -> np.ndarray:
     """Compute weights for a training loss: the probability that each label is correct.

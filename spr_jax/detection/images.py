@@ -1,58 +1,22 @@
-"""Label errors of images: load them, learn features from them, find the errors in those.
+"""Label errors of images: learn features from them, find the errors in those.
 
-    images = load_images(folder="photos", size=32)
-    found, features = train_and_detect(images.dataset, images.labels, Path("found/training"))
-
-Labels are class names here; only the data set that a network is trained on holds their codes.
+images = load_images(folder="photos", size=32)
+found, features = train_and_detect(images.dataset, images.labels, Path("found/training"))
 """
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
 
 import numpy as np
 
-from spr_jax.datasets import DATASETS
 from spr_jax.detection.cross_fit import cross_fit, folds_of, usual_folds
-from spr_jax.detection.features import features_of, learn_network, usual_size
+from spr_jax.detection.features import features_of, learn_network
 from spr_jax.detection.find import find_label_errors
 from spr_jax.detection.options import DEFAULTS, DetectorOptions
 from spr_jax.detection.types import Detection
-from spr_jax.registry import build, options_of
 from spr_jax.types import Dataset
 
 LEAST_IMAGES = 20  # fewer teach a network nothing
-
-
-class Images(NamedTuple):
-    """The training images of a data set, whose labels are to be judged."""
-
-    dataset: Dataset
-    labels: np.ndarray  # [N] class names, as given
-    true: np.ndarray | None  # [N] class names, where known
-
-
-def load_images(
-    *,
-    folder: str = "",
-    name: str = "",
-    size: int | None = None,
-    skip_unreadable: bool = False,
-    data_dir: str = "",
-) -> Images:
-    """Load the user's folder, of which nothing is held out, or a data set by name."""
-    if folder and not Path(folder).expanduser().is_dir():
-        raise ValueError(f"There is no folder {folder!r}; expected one that holds images.")
-    options: dict[str, Any] = {"name": "folder" if folder else name, "data_dir": data_dir}
-    if folder:
-        options |= {"path": folder, "size": size or usual_size(), "test_share": 0.0}
-        options["skip_unreadable"] = skip_unreadable
-    elif name in DATASETS and "data_dir" not in options_of(DATASETS[name]):
-        del options["data_dir"]  # embedded
-    dataset = build(DATASETS, options)
-    train, names = dataset.train, np.array(dataset.class_names)
-    true = None if train.true_labels is None else names[train.true_labels]
-    return Images(dataset, names[train.labels], true)
 
 
 def train_and_detect(

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from spr_jax.detection.inputs import SPARSE_COMPONENTS, feature_array, label_array
 from spr_jax.io.text import shown
 
 
@@ -45,9 +46,9 @@ class DetectorOptions(NamedTuple):
 DEFAULTS = DetectorOptions()
 
 
-def check_features(features) -> np.ndarray:
+def check_features(features, components: int = SPARSE_COMPONENTS) -> np.ndarray:
     """Return the features as float32 [N, d], scaled to stay within single precision."""
-    features = _as_array(features, "Features")
+    features = feature_array(features, components)
     if features.dtype.kind not in "fiub":
         raise ValueError(f"Features have the type {features.dtype}; expected numbers.")
     if features.ndim != 2:
@@ -76,7 +77,7 @@ def check_features(features) -> np.ndarray:
 
 def check_labels(labels, num_features: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the classes [c], sorted, and the label of each example as its index in them [N]."""
-    labels = _as_array(labels, "Labels")
+    labels = label_array(labels)
     if labels.ndim != 1:
         raise ValueError(f"Labels have the shape {labels.shape}; expected [examples].")
     if len(labels) != num_features:
@@ -84,10 +85,6 @@ def check_labels(labels, num_features: int) -> tuple[np.ndarray, np.ndarray]:
             f"Got {num_features} rows of features but {len(labels)} labels; they must match "
             "(in a file, a line of column names must name one of them 'label')."
         )
-    if labels.dtype.kind == "S":
-        labels = np.char.decode(labels, "utf-8", "replace")
-    if labels.dtype.kind == "O" and len({type(label) for label in labels}) == 1:
-        labels = np.array(labels.tolist())
     if labels.dtype.kind not in "iubfU":
         raise ValueError(f"Labels have the type {labels.dtype}; expected integers or class names.")
     if labels.dtype.kind == "f":
@@ -112,10 +109,3 @@ def _whole_numbers(labels):
             f"{wrong[0]}; expected integers from 0 or class names."
         )
     return labels.astype(np.int64)
-
-
-def _as_array(values, name) -> np.ndarray:
-    try:
-        return np.asarray(values)
-    except ValueError:
-        raise ValueError(f"{name} are not one array: their rows differ in length.") from None

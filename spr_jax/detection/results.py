@@ -1,14 +1,19 @@
 """The results of a detector in words, and as the files summary.json and labels.csv."""
 
 import csv
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 import spr_jax
 from spr_jax.detection.types import Detection
+from spr_jax.detection.user_data import Unreadable, UserData
 from spr_jax.io.atomic import replace_file, write_json
 from spr_jax.io.text import print_columns, shown
+
+FEW = 3  # unreadable files that are named in the summary
 
 
 def summarize(found: Detection, labels: np.ndarray, seconds: float) -> dict:
@@ -58,7 +63,24 @@ def _mostly(confusion, number):
     return int(np.argmax(others))
 
 
-def print_summary(found: Detection, labels: np.ndarray, summary: dict, top: int) -> None:
+def describe_images(data: UserData) -> dict:
+    """Return what summary.json says about images: where features came from, what was unreadable."""
+    described: dict = {}
+    if data.features_from is not None:
+        described["features_from"] = data.features_from
+    if data.unreadable is not None:
+        names = data.unreadable.names[:FEW].tolist()
+        described["unreadable"] = {"count": len(data.unreadable.positions), "first": names}
+    return described
+
+
+def print_summary(
+    found: Detection,
+    labels: np.ndarray,
+    summary: dict,
+    top: int,
+    unreadable: Unreadable | None = None,
+) -> None:
     classes = summary["classes"]
     low, high = (f"{100 * bound:.1f}" for bound in summary["wrong_share_interval"])
     print(
@@ -66,6 +88,7 @@ def print_summary(found: Detection, labels: np.ndarray, summary: dict, top: int)
         f"{summary['seconds']:.1f} s: about {100 * summary['wrong_share']:.1f} % of the labels are "
         f"wrong (between {low} and {high} %); {summary['suspect']:,} are suspect."
     )
+    _print_images(summary)
     if not summary["features_explain_labels"]:
         print(
             "The features predict the labels barely better than chance: either the labels are "
@@ -88,18 +111,43 @@ def print_summary(found: Detection, labels: np.ndarray, summary: dict, top: int)
     print_columns(head, rows)
     if top:
         print("\nMost suspect:", end="")
+        index = _positions(len(labels), unreadable)
         head = ("index", "label", "suggested", "error probability", "entry penalty")
         rows = [
             (
-                str(index),
-                shown(labels[index]),
-                shown(found.suggested[index]),
-                f"{found.error_probability[index]:.3f}",
-                f"{found.entry_penalty[index]:.3f}",
+                str(index[row]),
+                shown(labels[row]),
+                shown(found.suggested[row]),
+                f"{found.error_probability[row]:.3f}",
+                f"{found.entry_penalty[row]:.3f}",
             )
-            for index in found.order[:top]
+            for row in found.order[:top]
         ]
         print_columns(head, rows)
+
+
+def _print_images(summary):
+    if "features_from" in summary:
+        taken = summary["features_from"]
+        print(f"Features: {taken['encoder']}, because {taken['reason']}.")
+    if "unreadable" in summary:
+        count, first = summary["unreadable"].values()
+        names = ", ".join(map(shown, first)) + (" ..." if count > len(first) else "")
+        print(f"{count:,} files cannot be read (see unreadable.csv): {names}.")
+
+
+def _positions(count, unreadable):
+    """[N], the place of each example among all, of which some may be unreadable."""
+    return np.arange(count) if unreadable is None else unreadable.others(count)
+
+
+def print_truth(found: Detection, data: UserData) -> None:
+    """Where the true labels are known, print how many of the suspects are wrong."""
+    if data.true is None or (data.labels == data.true).all():
+        return
+    suspects = found.order[: (data.labels != data.true).sum()]
+    fraction = np.mean(data.labels[suspects] != data.true[suspects])
+    print(f"\nOf the {len(suspects)} most suspect labels, {fraction:.1%} are wrong.")
 
 
 def _in_words(promise, classes):
@@ -120,23 +168,54 @@ def _in_words(promise, classes):
 
 
 def write_results(
-    found: Detection, labels: np.ndarray, names: np.ndarray | None, summary: dict, out: Path
+    found: Detection,
+    labels: np.ndarray,
+    names: np.ndarray | None,
+    summary: dict,
+    out: Path,
+    unreadable: Unreadable | None = None,
 ) -> None:
-    """Write labels.csv, one line for each example in the input order, and summary.json."""
+    """Write labels.csv, one line for each example in the input order, and summary.json.
+
+    Files that cannot be read have a line of empty cells in their place, and unreadable.csv says
+    why.
+    """
     out.mkdir(parents=True, exist_ok=True)
-    with replace_file(out / "labels.csv") as file:
-        table = csv.writer(file, lineterminator="\n")
-        columns: dict[str, np.ndarray] = {"index": np.arange(len(labels))}
-        if names is not None:
-            columns["file"] = names
-        columns |= {
-            "label": labels,
-            "suspect": (~found.clean).astype(int),
-            "error_probability": np.char.mod("%.6g", found.error_probability),
-            "entry_penalty": np.char.mod("%.6g", found.entry_penalty),
-            "rank": found.rank,
-            "suggested": found.suggested,
-        }
-        table.writerow(columns)
-        table.writerows(zip(*(column.tolist() for column in columns.values()), strict=True))
+    columns: dict[str, np.ndarray] = {"index": _positions(len(labels), unreadable)}
+    if names is not None:
+        columns["file"] = names
+    columns |= found.columns(labels)
+    columns["suspect"] = columns["suspect"].astype(int)
+    others = []
+    if unreadable is not None:
+        empty = ("",) * (len(columns) - 4)
+        others = [(*row[:3], 0, *empty) for row in zip(*unreadable[:3], strict=True)]
+    write_csv(out / "labels.csv", columns, others)
+    reasons = out / "unreadable.csv"
+    reasons.unlink(missing_ok=True)  # of an earlier call
+    if unreadable is not None:
+        names_of = ("index", "file", "label", "reason")
+        write_csv(reasons, dict(zip(names_of, map(np.asarray, unreadable), strict=True)))
     write_json(out / "summary.json", summary)
+
+
+def write_csv(path: Path, columns: Mapping[str, np.ndarray], others: Sequence[tuple] = ()) -> None:
+    """Write a table; numbers that are not integers have six digits.
+
+    `others` are further rows, to be sorted in by the first column.
+    """
+    texts = [
+        np.char.mod("%.6g", column) if column.dtype.kind == "f" else column
+        for column in columns.values()
+    ]
+    # Python before 3.13 does not quote a lone carriage return, and reads it as the end of a line.
+    cells = [text.tolist() for text in texts if text.dtype.kind == "U"] + [*others]
+    returns = any("\r" in str(cell) for row in cells for cell in row)
+    quoting: Any = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
+    rows = list(zip(*(column.tolist() for column in texts), strict=True))
+    if others:
+        rows = sorted([*rows, *others], key=lambda row: row[0])
+    with replace_file(path) as file:
+        table = csv.writer(file, lineterminator="\n", quoting=quoting)
+        table.writerow(columns)
+        table.writerows(rows)

@@ -76,20 +76,37 @@ class Detection(NamedTuple):
         """[N], the rank of each example in `order`, from 1."""
         return np.argsort(self.order) + 1
 
-    def to_frame(self):
-        """Return a pandas DataFrame with a row for each example, in the input order."""
+    def columns(self, labels: np.ndarray | None = None) -> dict[str, np.ndarray]:
+        """Return what is known of each example, by name; with the labels [N], as cleanlab too."""
+        ours = {
+            "suspect": ~self.clean,
+            "error_probability": self.error_probability,
+            "entry_penalty": self.entry_penalty,
+            "rank": self.rank,
+            "suggested": self.suggested,
+        }
+        return ours if labels is None else {"label": labels, **ours, **self.as_cleanlab(labels)}
+
+    def as_cleanlab(self, labels: np.ndarray) -> dict[str, np.ndarray]:
+        """Return the columns of cleanlab's table of label issues."""
+        return {
+            "is_label_issue": ~self.clean,
+            "label_quality": 1 - self.error_probability,
+            "given_label": labels,
+            "predicted_label": self.suggested,
+        }
+
+    def to_frame(self, labels: Any = None):
+        """Return a pandas DataFrame with a row for each example, in the input order.
+
+        Args:
+          labels: [N], as they were given; then the frame has them, and cleanlab's columns
+            (`is_label_issue`, `label_quality`, `given_label`, `predicted_label`).
+        """
         try:
             import pandas
         except ImportError:
             raise ImportError(
                 "to_frame needs pandas, which is not installed; pip install pandas."
             ) from None
-        return pandas.DataFrame(
-            {
-                "suspect": ~self.clean,
-                "error_probability": self.error_probability,
-                "entry_penalty": self.entry_penalty,
-                "rank": self.rank,
-                "suggested": self.suggested,
-            }
-        )
+        return pandas.DataFrame(self.columns(None if labels is None else np.asarray(labels)))

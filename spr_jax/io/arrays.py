@@ -1,17 +1,15 @@
 """Read a user's arrays and tables from files.
 
-Files are data, never code: a pickle may hold arrays and nothing else.
+Files are data, never code: nothing is unpickled.
 """
 
 import contextlib
 import csv
-import pickle
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -21,7 +19,7 @@ def read_features(path: str | Path) -> np.ndarray:
     path = Path(path)
     if path.suffix.lower() != ".csv":
         return _read_numpy(path, "features")
-    header, rows = _read_csv(path)
+    _, rows = read_csv(path, _is_header)
     try:
         return np.array(rows, dtype=np.float64)
     except ValueError:
@@ -40,7 +38,7 @@ def read_labels(path: str | Path) -> np.ndarray:
     if path.suffix.lower() != ".csv":
         labels = _read_numpy(path, "labels")
         return np.char.decode(labels, "utf-8", "replace") if labels.dtype.kind == "S" else labels
-    header, rows = _read_csv(path, text=True)
+    header, rows = read_csv(path, _has_labels)
     if header and "label" in header:
         column = header.index("label")
     elif len(rows[0]) == 1:
@@ -50,7 +48,12 @@ def read_labels(path: str | Path) -> np.ndarray:
             f"{path} has {len(rows[0])} columns and none is named 'label'; give one column of "
             "labels, or name it in the first line."
         )
-    values = np.array([row[column] for row in rows])
+    return labels_of([row[column] for row in rows])
+
+
+def labels_of(cells: Sequence[str]) -> np.ndarray:
+    """Return the labels that the cells of a table hold: integers, if all of them are, or names."""
+    values = np.array(cells)
     with contextlib.suppress(ValueError, OverflowError):
         return values.astype(np.int64)
     with contextlib.suppress(ValueError, OverflowError):
@@ -62,7 +65,7 @@ def read_names(path: str | Path) -> np.ndarray | None:
     """Read [N] file names from the column `file` of a CSV of labels, if it has one."""
     if Path(path).suffix.lower() != ".csv":
         return None
-    header, rows = _read_csv(Path(path), text=True)
+    header, rows = read_csv(Path(path), _has_labels)
     if not header or "file" not in header:
         return None
     return np.array([row[header.index("file")] for row in rows])
@@ -117,12 +120,14 @@ def csv_errors(path: Path) -> Iterator[None]:
         raise ValueError(f"Cannot read {path}: it is not a CSV file in UTF-8 ({error}).") from None
 
 
-def _read_csv(path, text=False):
-    """Return column names or None, and rows of equal length. The first line may hold names."""
+def read_csv(
+    path: Path, is_header: Callable[[list[str]], bool]
+) -> tuple[list[str] | None, list[list[str]]]:
+    """Return column names, if the first line holds them, and rows of equal length."""
     with csv_errors(path), open(path, newline="", encoding="utf-8-sig") as file:
         rows = [row for row in csv.reader(file) if row]
     header = None
-    if rows and ("label" in rows[0] if text else _is_header(rows[0])):
+    if rows and is_header(rows[0]):
         header, *rows = rows
     if not rows:
         raise ValueError(f"{path} holds no rows; expected one row for each example.")
@@ -133,6 +138,10 @@ def _read_csv(path, text=False):
                 f"{len(rows[0])}; all rows must be equally long."
             )
     return header, rows
+
+
+def _has_labels(row):
+    return "label" in row
 
 
 def _is_header(row):
@@ -147,23 +156,3 @@ def _is_number(text):
     except ValueError:
         return False
     return True
-
-
-class _ArrayUnpickler(pickle.Unpickler):
-    """Allows containers, numbers, text and NumPy arrays; nothing else, so no code is run."""
-
-    ALLOWED = {(f"numpy.{core}.multiarray", "_reconstruct") for core in ("core", "_core")} | {
-        ("numpy", "ndarray"),
-        ("numpy", "dtype"),
-        ("_codecs", "encode"),
-    }
-
-    def find_class(self, module, name):
-        if (module, name) not in self.ALLOWED:
-            raise pickle.UnpicklingError(f"it asks for {module}.{name}")
-        return super().find_class(module, name)
-
-
-def load_array_pickle(file: BinaryIO) -> Any:
-    """Load a pickle of arrays (CIFAR's python version, torch.save) from an untrusted file."""
-    return _ArrayUnpickler(file, encoding="latin1").load()

@@ -49,3 +49,11 @@ def write_json(path: Path, content: Any) -> None:
     with replace_file(path) as file:
         json.dump(content, file, indent=2)
         file.write("\n")
+
+
+def read_json(path: Path) -> dict[str, Any]:
+    """Read what `write_json` wrote; nothing if there is no such file, or it is damaged."""
+    try:
+        return dict(json.loads(path.read_text()))
+    except (OSError, ValueError, TypeError):
+        return {}

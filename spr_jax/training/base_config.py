@@ -4,14 +4,13 @@ from ml_collections import ConfigDict, config_dict
 
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
+from spr_jax.devices import PROGRAM_CACHE
 from spr_jax.methods import METHODS
 from spr_jax.noise import corrupt
 from spr_jax.registry import defaults, options_of
 from spr_jax.training.presets import decide, undecided_rule
 
-__all__ = ["PROGRAM_CACHE", "decide", "get_config", "section"]
-
-PROGRAM_CACHE = "~/.cache/spr_jax/xla"  # compiled programs, for all runs
+__all__ = ["decide", "get_config", "section"]
 
 
 def get_config(method: str = "spr", *, dataset: str = "digits", backbone: str = "c2f2"):

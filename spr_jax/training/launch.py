@@ -1,6 +1,5 @@
 """Start a run in a folder: the one entrance to training, for commands and for the detector."""
 
-import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,11 +44,3 @@ def start(
         if writes:
             report(f"Writing to {workdir}.")
         return train(config, workdir, dataset=dataset, should_stop=should_stop, report=report)
-
-
-def cache_programs(folder: str) -> None:
-    """Let JAX keep compiled programs in a folder, for all runs of this process; "" for none."""
-    if folder:
-        jax.config.update("jax_compilation_cache_dir", os.path.expanduser(folder))
-        jax.config.update("jax_persistent_cache_min_compile_time_secs", 0)
-        jax.config.update("jax_persistent_cache_min_entry_size_bytes", -1)

@@ -15,6 +15,7 @@ from tqdm import tqdm
 from spr_jax import noise
 from spr_jax.backbones.network import Network
 from spr_jax.io.atomic import write_json
+from spr_jax.io.signals import Stopped
 from spr_jax.methods.method import Memory
 from spr_jax.training.build import init_memory, init_state, make_run
 from spr_jax.training.checkpoint import Checkpoints
@@ -36,10 +37,6 @@ from spr_jax.training.step import Program, make_program
 from spr_jax.types import Dataset
 
 SUMMARY = "summary.json"  # written last: a folder that has it holds a finished run
-
-
-class Stopped(Exception):
-    """The run was asked to stop; it has saved what it needs to resume."""
 
 
 def train(

@@ -13,7 +13,6 @@ from spr_jax.io.atomic import check_folder, write_json
 from spr_jax.training.old_configs import complete, differences, modernize
 from spr_jax.training.provenance import commit, machine, versions
 
-SAVED = 75  # exit status of a run that was stopped and can resume: try again
 BEGUN = "noise.npz"  # the first file a run writes, once its data is loaded
 PACKAGES = ("jax", "flax", "optax", "orbax-checkpoint", "numpy")
 

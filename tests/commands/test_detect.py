@@ -46,7 +46,7 @@ def test_options_reach_the_detector(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr("spr_jax.detect.find_label_errors", find)
     main([f"--out={tmp_path}", "--keep=0.7", "--per_class=10", "--pca_dim=5", "--seed=3"])
     assert asked.pop("features").shape == (1797, 64)  # the digits
-    options = {"keep": 0.7, "per_class": 10, "pca_dim": 5, "seed": 3, "progress": True}
+    options = {"keep": 0.7, "per_class": 10, "pca_dim": 5, "seed": 3, "progress": False}
     assert asked == DetectorOptions(**options)._asdict()
     assert "1,797 examples of 10 classes" in capsys.readouterr().out
     assert "UklGR" in (tmp_path / "report.html").read_text()  # the digits as WebP
@@ -64,9 +64,10 @@ def test_command_writes_what_it_found(tmp_path, capsys):
     assert "200 examples of 4 classes" in printed and "% of the labels are wrong" in printed
     assert "\x1b" not in printed  # names are text, not terminal commands
 
-    found = find_label_errors(features, names[given], progress=True)  # the same program
+    found = find_label_errors(features, names[given])  # the same program
     rows = read_table(out)
-    columns = "index label suspect error_probability entry_penalty rank suggested"
+    columns = "index label suspect error_probability entry_penalty rank suggested "
+    columns += "is_label_issue label_quality given_label predicted_label"
     assert list(rows[0]) == columns.split()
     assert [row["label"] for row in rows] == names[given].tolist()
     assert [row["suspect"] == "1" for row in rows] == (~found.clean).tolist()
@@ -110,6 +111,26 @@ def test_names_of_the_examples_lead_from_the_command_to_its_corrections(tmp_path
     assert np.flatnonzero(mended != given).tolist() == [7] and mended[7] == (given[7] + 1) % 4
 
 
+def test_a_table_and_its_exports(tmp_path, monkeypatch, capsys, quick_detector):
+    features, given, _ = make_data(50)
+    monkeypatch.chdir(tmp_path)
+    Path("photos").mkdir()
+    files = [f"photos/{place} #1.png" for place in range(50)]
+    for file in files:
+        Path(file).touch()
+    columns = zip(files, features[:, 0], 1000 * features[:, 1], files, given, strict=True)
+    with open("table.csv", "w", newline="") as file:
+        csv.writer(file).writerows([("photo", "x", "y", "note", "kind"), *columns])
+    main(["table.csv", "--label=kind", "--id=photo", "--export=fiftyone,labelstudio,cleanlab"])
+    printed = capsys.readouterr().out
+    assert "Features: 2 numbers (x, y); not numbers, left out: note." in printed
+    assert f"Exported {Path('found/fiftyone/labels.json')}" in printed
+    assert [row["file"] for row in read_table(Path("found"))] == files
+    exported = json.loads(Path("found/fiftyone/labels.json").read_text())
+    assert list(exported["labels"]) == [str(tmp_path / file) for file in files]
+    assert len(json.loads(Path("found/labelstudio/tasks.json").read_text())) == 50
+
+
 @pytest.mark.slow
 def test_command_names_the_classes_that_cannot_keep_a_level(tmp_path, capsys):
     main([f"--out={tmp_path}", "--max_noise_in_clean=0.02"])
@@ -129,6 +150,14 @@ def test_command_names_the_classes_that_cannot_keep_a_level(tmp_path, capsys):
         (["features.npy", "short.npy"], "6 rows of features but 2 labels"),
         (["features.npy", "labels.npy", "--keep=2"], "keep is 2.0"),
         (["features.npy"], "labels"),
+        (["features.npy", "labels.npy", "--export=fiftytwo"], "did you mean 'fiftyone'?"),
+        (["features.npy", "labels.npy", "--export=cleanlab,fiftyone"], "needs image files"),
+        (["table.csv", "--label=lable"], "no column 'lable'; did you mean 'label'?"),
+        (["table.csv", "--label=label", "--features_columns=x,why"], "no column 'why'"),
+        (["table.csv", "labels.npy", "--label=label"], "--label names a column of one table"),
+        (["--label=label"], "--label names a column of one table"),
+        (["features.npy", "labels.npy", "--id=x"], "--id name columns"),
+        (["features.npy", "--label=label"], ".csv or .parquet"),
         (["features.npy", "labels.npy", "--top=-1"], "--top is -1"),
         (["features.npy", "labels.npy", "--out=labels.npy"], "labels.npy"),
     ],
@@ -138,6 +167,7 @@ def test_command_ends_with_code_2_and_one_sentence(tmp_path, monkeypatch, capsys
     np.save("features.npy", GOOD[0])
     np.save("labels.npy", GOOD[1])
     np.save("short.npy", GOOD[1][:2])
+    Path("table.csv").write_text("x,y,label\n1,2,a\n3,4,b\n")
     with pytest.raises(SystemExit) as end:
         main(arguments)
     assert end.value.code == 2

@@ -1,5 +1,8 @@
 """Image files of every kind, their crops, and files that are no images."""
 
+import struct
+import zlib
+
 import numpy as np
 import pytest
 from PIL import Image
@@ -133,3 +136,26 @@ def test_pixels_of_32_bits_are_refused_by_name(tmp_path):
     Image.fromarray(np.ones((4, 4), np.float32)).save(tmp_path / "deep.tif")
     with pytest.raises(ValueError, match="deep.tif: its pixels have 32 bits, expected 8 or 16"):
         open_image(tmp_path / "deep.tif")
+
+
+def test_a_size_is_refused_before_anything_is_decoded(tmp_path):
+    """The header of a PNG of 20,000 x 20,000 pixels, and none of them."""
+
+    def chunk(kind, content):
+        body = kind + content
+        return struct.pack(">I", len(content)) + body + struct.pack(">I", zlib.crc32(body))
+
+    for width in (20_000, 30_000):  # Pillow warns of the first, and refuses the second
+        header = struct.pack(">IIBBBBB", width, 20_000, 8, 2, 0, 0, 0)
+        content = chunk(b"IHDR", header) + chunk(b"IDAT", b"") + chunk(b"IEND", b"")
+        content = b"\x89PNG\r\n\x1a\n" + content
+        (tmp_path / "large.png").write_bytes(content)
+        with pytest.raises(ValueError, match="large.png: it has more than 200 million pixels"):
+            open_image(tmp_path / "large.png")
+
+
+def test_an_animation_is_its_first_frame(tmp_path):
+    frames = [Image.new("RGB", (4, 4), (shade, 0, 0)) for shade in (40, 120, 200)]
+    for name in ("film.gif", "film.webp", "film.png"):
+        frames[0].save(tmp_path / name, save_all=True, append_images=frames[1:])
+        assert abs(int(np.asarray(open_image(tmp_path / name))[0, 0, 0]) - 40) < 4

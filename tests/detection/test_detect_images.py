@@ -14,15 +14,16 @@ from photo_folder import NAMES, WRONG, Mean
 from spr_jax.datasets import DATASETS
 from spr_jax.detect import main as detect
 from spr_jax.detection.features import features_of
-from spr_jax.detection.images import load_images
-from spr_jax.training.workdir import SAVED
+from spr_jax.detection.listing import load_images
+from spr_jax.io.signals import SAVED
 
 pytestmark = pytest.mark.usefixtures("small_networks")
 
 
 def run(photos, *options, out="out"):
     out = photos.parent / out
-    detect([f"--images={photos}", f"--out={out}", "--size=16", "--epochs=3", *options])
+    how = ["--encoder=scratch", "--size=16", "--epochs=3"]
+    detect([f"--images={photos}", f"--out={out}", *how, *options])
     with open(out / "labels.csv", newline="") as file:
         return out, list(csv.DictReader(file))
 
@@ -31,7 +32,7 @@ def run(photos, *options, out="out"):
 def test_a_folder_becomes_a_page_and_a_stopped_command_resumes(photos, monkeypatch, capsys):
     with monkeypatch.context() as patch:
         stop = contextlib.nullcontext(lambda step: step >= 2)
-        patch.setattr("spr_jax.training.signals.stop_on_signals", lambda: stop)
+        patch.setattr("spr_jax.io.signals.stop_on_signals", lambda: stop)
         with pytest.raises(SystemExit) as end:
             run(photos, "--folds=1")
     assert end.value.code == SAVED and "same command" in capsys.readouterr().err
@@ -106,10 +107,6 @@ def test_own_features_are_used_and_nothing_is_trained(photos, monkeypatch):
     assert "UklGR" in (photos.parent / "out" / "report.html").read_text()
 
 
-def broken(photos):
-    (photos / "bee" / "bad.png").write_bytes(b"\x89PNG cut")
-
-
 def empty_class(photos):
     (photos / "emu").mkdir()
 
@@ -127,6 +124,14 @@ def three_images(photos):
             path.unlink()
 
 
+def ten_images(photos):
+    for path in sorted(photos.glob("*/*.png"))[10:-5]:
+        path.unlink()
+    for path in sorted(photos.glob("*/*.png"))[:5]:
+        path.unlink()
+    (photos / "bee").rmdir()
+
+
 def no_images(photos):
     one_class(photos)
     for path in (photos / "cat").iterdir():
@@ -137,10 +142,10 @@ def no_images(photos):
 @pytest.mark.parametrize(
     ("spoil", "says"),
     [
-        (broken, "bee/bad.png.* skip_unreadable"),
         (empty_class, "emu .*no images"),
         (one_class, "1 class"),
-        (three_images, "3 images .* 20"),
+        (three_images, "3 images .* two images in each of two"),
+        (ten_images, "10 images .* 20"),
         (no_images, "0 classes"),
     ],
 )
@@ -163,8 +168,17 @@ def test_bad_folders_are_described(photos, capsys, spoil, says):
         (["--images=photos", "--dataset=digits"], "--images and --dataset"),
         (["--features=own.npy"], "--features needs --images"),
         (["--folds=2"], "--folds"),
-        (["--dataset=digits", "--folds=0"], "--folds is 0"),
-        (["--dataset=digits", "--size=9"], "--size .*--images"),
+        (["--dataset=digits", "--encoder=scratch", "--folds=0"], "--folds is 0"),
+        (["--dataset=digits", "--encoder=scratch", "--size=9"], "--size .*--images"),
+        (["--images=photos", "--epochs=3"], "--epochs .* --encoder=scratch only"),
+        (
+            ["--images=photos", "--encoder=efficientnet_lite0", "--folds=2"],
+            "--folds .*scratch only",
+        ),
+        (["--encoder=scratch"], "--encoder applies to images"),
+        (["--images=photos", "--features=own.npy", "--encoder=auto"], "--encoder .* drop it"),
+        (["--images=photos", "--encoder=efficientnet_lite00"], "did you mean 'efficientnet_lite0'"),
+        (["--images=photos", "--encoder=onnx:none.onnx"], "none.onnx"),
         (["--dataset=digit"], "'digits'"),
         (["--dataset=folder"], "--dataset is folder.*--images"),
         (["--self_test=0"], "self_test is 0.0; .* 0 and 0.5"),

@@ -6,7 +6,8 @@ from detections import made_up
 from photo_folder import Mean
 from PIL import Image
 
-from spr_jax.detection.images import load_images, train_and_detect
+from spr_jax.detection.images import train_and_detect
+from spr_jax.detection.listing import load_images
 from spr_jax.detection.options import DetectorOptions
 from spr_jax.review.pictures import files_to_show
 

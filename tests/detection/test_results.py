@@ -52,6 +52,7 @@ def test_files_hold_every_example(tmp_path):
     with open(tmp_path / "labels.csv", newline="") as file:
         rows = list(csv.DictReader(file))
     assert [row["file"] for row in rows] == names.tolist()
+    assert float(rows[0].pop("label_quality")) == pytest.approx(0.01, rel=1e-5)
     assert rows[0] == {
         "index": "0",
         "file": "0.png",
@@ -61,6 +62,9 @@ def test_files_hold_every_example(tmp_path):
         "entry_penalty": "1.98",
         "rank": "1",
         "suggested": "cat",
+        "is_label_issue": "True",
+        "given_label": "cow",
+        "predicted_label": "cat",
     }
     summary = json.loads((tmp_path / "summary.json").read_text())
     assert (summary["examples"], summary["suspect"], summary["duality_gap"]) == (60, 20, 0.0)

@@ -51,6 +51,15 @@ def test_a_frame_has_a_row_for_each_example(found, monkeypatch):
     np.testing.assert_array_equal(frame["rank"], found.rank)
 
 
+def test_a_frame_with_the_labels_has_columns_of_cleanlab(found, monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", SimpleNamespace(DataFrame=dict))
+    frame = found.to_frame(list("abc" * 20))
+    np.testing.assert_array_equal(frame["is_label_issue"], frame["suspect"])
+    np.testing.assert_allclose(frame["label_quality"], 1 - found.error_probability)
+    assert frame["given_label"].tolist() == frame["label"].tolist() == list("abc" * 20)
+    assert frame["predicted_label"] is frame["suggested"]
+
+
 def test_a_frame_with_pandas_itself(found):
     pandas = pytest.importorskip("pandas")
     frame = found.to_frame()

@@ -8,8 +8,8 @@ from finished_runs import leave
 from experiments.harness import runs, study
 from experiments.harness.runs import config_of, folder
 from experiments.learn_mnist import METHODS, NOISE, cells, main
+from spr_jax.io.signals import SAVED
 from spr_jax.training.config import check
-from spr_jax.training.workdir import SAVED
 
 SELECTION = {"clean_share": 0.5959, "label_precision": 0.99759, "label_recall": 0.99067}
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from run_folders import assert_identical, found_in
 
+from spr_jax.io.signals import Stopped
 from spr_jax.methods import METHODS
 from spr_jax.training import loop
 from spr_jax.training.build import init_state, make_run
@@ -24,7 +25,7 @@ def never(*_, **__):
 def test_a_run_stopped_in_an_epoch_and_between_two_resumes_exactly(small, tmp_path):
     """By a checkpoint in the middle of an epoch, and without one since its beginning."""
     loop.train(small, tmp_path / "whole", **QUIET)
-    with pytest.raises(loop.Stopped):
+    with pytest.raises(Stopped):
         loop.train(small, tmp_path / "broken", should_stop=lambda step: step == 2, **QUIET)
     assert not (tmp_path / "broken" / "metrics.jsonl").read_text()
 
@@ -113,7 +114,7 @@ def test_the_last_network_is_the_one_of_the_checkpoint(small, tmp_path):
         stop = {"should_stop": lambda step, last=last: step == last < 6}
         try:
             loop.train(small, tmp_path, **stop, **QUIET)
-        except loop.Stopped:
+        except Stopped:
             assert last == 2
         checkpoints = Checkpoints(tmp_path / "checkpoints")
         saved = checkpoints.restore({"state": init_state(small, run)})["state"]

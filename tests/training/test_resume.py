@@ -12,7 +12,7 @@ from conftest import PROGRAMS
 from interrupted_run import BREAKS
 from run_folders import assert_close, assert_identical, found_in
 
-from spr_jax.training.workdir import SAVED
+from spr_jax.io.signals import SAVED
 
 pytestmark = pytest.mark.slow
 

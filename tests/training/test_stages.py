@@ -6,6 +6,7 @@ import pytest
 from flax import jax_utils
 from run_folders import assert_identical, found_in
 
+from spr_jax.io.signals import Stopped
 from spr_jax.methods import METHODS, Stage
 from spr_jax.training import build, loop
 from spr_jax.training.checkpoint import Checkpoints
@@ -60,12 +61,12 @@ def test_stages_follow_each_other_and_resume_exactly(config, tmp_path):
     def stop(step):  # 3 per epoch; without saving, at the beginning of stages
         if step in lost:
             lost.remove(step)
-            raise loop.Stopped
+            raise Stopped
         return step in (2, 8, 11)
 
     lost = [7, 10]
     for _ in range(5):
-        with pytest.raises(loop.Stopped):
+        with pytest.raises(Stopped):
             loop.train(config, tmp_path / "broken", should_stop=stop, **QUIET)
     loop.train(config, tmp_path / "broken", **QUIET)
     assert not lost

@@ -5,6 +5,7 @@ import pytest
 from PIL import Image
 from run_folders import assert_identical, found_in
 
+from spr_jax.io.signals import Stopped
 from spr_jax.training import loop
 from spr_jax.training.base_config import get_config
 from spr_jax.training.build import make_run
@@ -39,7 +40,7 @@ def test_streamed_images_train_and_resume_exactly(streamed, tmp_path):
     assert make_run(streamed).is_streamed
     loop.train(streamed, tmp_path / "whole", **QUIET)
     for last in (2, 7):  # of 8 steps, 4 per epoch
-        with pytest.raises(loop.Stopped):
+        with pytest.raises(Stopped):
             loop.train(streamed, tmp_path / "broken", should_stop=lambda s, e=last: s == e, **QUIET)
     loop.train(streamed, tmp_path / "broken", **QUIET)
     assert_identical(found_in(tmp_path / "broken"), found_in(tmp_path / "whole"))

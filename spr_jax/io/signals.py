@@ -7,10 +7,12 @@ import sys
 from collections.abc import Callable, Iterator
 from functools import partial
 
-import jax
-from jax.experimental import multihost_utils
-
 STOPPED = "Stopped and saved; the same command resumes from here."
+SAVED = 75  # exit status of a run that was stopped and can resume: try again
+
+
+class Stopped(Exception):
+    """The run was asked to stop; it has saved what it needs to resume."""
 
 
 @contextlib.contextmanager
@@ -19,6 +21,9 @@ def stop_on_signals() -> Iterator[Callable[[int], bool]]:
 
     Afterwards signals do what they did before.
     """
+    import jax
+    from jax.experimental import multihost_utils
+
     requests: list[bool] = []
     together = jax.process_count() > 1
     # JAX listens to SIGTERM where there are several processes, and finds a step after which all

@@ -7,7 +7,7 @@ import jax
 import pytest
 from jax.experimental import multihost_utils
 
-from spr_jax.training.signals import stop_on_signals
+from spr_jax.io.signals import stop_on_signals
 
 NUMBERS = (signal.SIGTERM, signal.SIGINT)
 

@@ -1,0 +1,33 @@
+"""What the user gave, in the form that the detector takes."""
+
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Unreadable(NamedTuple):
+    """Image files that cannot be read; they keep their place among the others."""
+
+    positions: np.ndarray  # [K], among all files, increasing
+    names: np.ndarray  # [K]
+    labels: np.ndarray  # [K]
+    reasons: list[str]  # [K], a sentence each
+
+    def others(self, count: int) -> np.ndarray:
+        """Positions of the `count` files that can be read."""
+        return np.setdiff1d(np.arange(count + len(self.positions)), self.positions)
+
+
+class UserData(NamedTuple):
+    """The examples whose labels are judged."""
+
+    labels: np.ndarray  # [N], as given
+    features: np.ndarray | None  # [N, d]; None: networks are to be trained
+    names: np.ndarray | None = None  # [N]
+    pictures: Any = None  # [N, h, w, channels], to be shown
+    true: np.ndarray | None = None  # [N], where known
+    dataset: Any = None  # to train on
+    unreadable: Unreadable | None = None  # files that are not among the N
+    root: Path | None = None  # folder that the names are files of
+    features_from: dict[str, Any] | None = None  # the encoder, and why it was taken

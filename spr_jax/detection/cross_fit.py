@@ -68,15 +68,20 @@ def cross_fit(
         return np.stack([getattr(part, field) for part in parts])[fold, np.arange(len(fold))]
 
     wrong, entry = own("error_probability"), own("entry_penalty")
+    promise = _common_promise([part.promise for part in parts])
+    clean = own("clean")
+    if promise is not None:  # a class that not all networks can promise has none kept, or flagged
+        missed = np.isin(labels, parts[0].noise.classes[~promise.attained])
+        clean = np.where(missed, promise.kind == "suspects", clean)
     return Detection(
-        clean=own("clean"),
+        clean=clean,
         entry_penalty=entry,
         suggested=own("suggested"),
         duality_gap=max(part.duality_gap for part in parts),
         error_probability=wrong,
         order=np.argsort(-entry, kind="stable") if by_entry else np.lexsort((-entry, -wrong)),
         noise=_noise(wrong, labels, [part.noise for part in parts]),
-        promise=_common_promise([part.promise for part in parts]),
+        promise=promise,
     )
 
 

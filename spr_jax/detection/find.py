@@ -20,6 +20,7 @@ from spr_jax.detection.error_control import flag_surest, is_explained, keep_clea
 from spr_jax.detection.inputs import SPARSE_COMPONENTS
 from spr_jax.detection.options import DetectorOptions, check_features, check_labels
 from spr_jax.detection.progress import PATH_PROGRESS
+from spr_jax.detection.scaling import scale_if_better
 from spr_jax.detection.types import Detection, Noise, Promise
 from spr_jax.devices import device_mesh
 from spr_jax.solver import Options, clean_set, plan_pieces
@@ -49,7 +50,7 @@ def find_label_errors(
     Args:
       features: one row for each example, from any network or descriptor: an array, a list, a
         pandas frame, a PyTorch tensor, a column of a Hugging Face data set, a sparse matrix.
-        Standardize columns of very different scale first; otherwise the largest dominates.
+        Columns are brought to one scale where that predicts the labels better.
       labels: as given, possibly wrong: an array, a list, a pandas column, a tensor.
       max_noise_in_clean: upper bound on the fraction of wrong labels in the clean set, class by
         class; as many examples as possible are kept. `promise` says which classes can keep it.
@@ -95,7 +96,7 @@ def find_label_errors(
         features, max(SPARSE_COMPONENTS, pca_dim or 0, classes_per_group or 0)
     )
     classes, codes = check_labels(labels, len(features))
-    return _detect(features, classes, codes, options)
+    return _detect(scale_if_better(features, codes), classes, codes, options)
 
 
 def sample_weights(
@@ -133,7 +134,10 @@ def _detect(features, classes, codes, options) -> Detection:
     path, num_together = _solve_path(features, codes, options)
     # The model is fitted to the whole data, while the path may have been solved in small pieces.
     dim = options.pca_dim or components_for(len(features), num_classes=num_together)
+    dim = min(dim, max(len(features) // 2, 1))  # with more, an example explains its own label
     model = jax.device_get(label_noise(features, codes, num_classes=len(classes), pca_dim=dim))
+    if not is_explained(model):
+        model = _know_nothing(model)
     clean, promise, order = _choose(path, model, codes, options)
     return Detection(
         clean=clean,
@@ -192,6 +196,13 @@ def _choose(path, model, codes, options):
         promise = Promise(options.max_false_alarms, "suspects", flagged.attained, flagged.lowest)
         return ~flagged.chosen, promise, order
     return model.wrong <= 0.5, None, order
+
+
+def _know_nothing(model):
+    """Flag nothing, and say that any fraction may be wrong: the features do not tell."""
+    zeros = np.zeros_like(model.rate)
+    wrong = np.zeros_like(model.wrong)
+    return model._replace(wrong=wrong, least=wrong, most=wrong + 1, rate=zeros, low=zeros, high=zeros + 1)
 
 
 def _describe_noise(model, classes) -> Noise:

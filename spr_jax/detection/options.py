@@ -66,12 +66,12 @@ def check_features(features, components: int = SPARSE_COMPONENTS) -> np.ndarray:
             f"{len(wrong)} rows of the features hold NaN or infinite values, the first at index "
             f"{wrong[0]}; expected finite numbers (of at most 3e38): repair or drop these rows."
         )
-    scale = max(extreme.max(), np.finfo(np.float64).tiny)
+    scale = max(float(extreme.max()), float(np.finfo(np.float32).tiny))
     if features.dtype == np.float64:  # a common offset would not survive single precision
         features = features / scale
         features -= features.mean(axis=0)
     elif not 1e-6 < scale < 1e6:  # squares must stay within single precision
-        features = features / features.dtype.type(scale)
+        features = features / np.float32(scale)
     return features.astype(np.float32, copy=False)
 
 

@@ -92,8 +92,8 @@ def print_summary(
     if not summary["features_explain_labels"]:
         print(
             "The features predict the labels barely better than chance: either the labels are "
-            "random, or these features cannot separate the classes. Treat the results below as "
-            "meaningless."
+            "random, or these features cannot separate the classes. So nothing is flagged, and any "
+            "fraction of the labels may be wrong."
         )
     if found.promise is not None:
         print(_in_words(found.promise, found.noise.classes))

@@ -1,4 +1,4 @@
-"""Scores of the noise model against a slow fit for each example."""
+"""Scores of the linear regression against a slow fit for each example."""
 
 from functools import partial
 
@@ -8,17 +8,17 @@ import pytest
 from conftest import make_data
 from reference import pca_scores
 
-from spr_jax.solver import noise_model
+from spr_jax.solver import linear_scores
 
 
 def scores_of(features, labels, num_classes, pca_dim):
-    return np.asarray(_scores_of(features, labels, num_classes, pca_dim, noise_model.CUT))
+    return np.asarray(_scores_of(features, labels, num_classes, pca_dim, linear_scores.CUT))
 
 
 @partial(jax.jit, static_argnums=(2, 3, 4))
 def _scores_of(features, labels, num_classes, pca_dim, cut):
     """Compiled anew where a test has changed the constant."""
-    return noise_model.scores_without_own_label(features, labels, num_classes, pca_dim)
+    return linear_scores.linear_scores(features, labels, num_classes, pca_dim)
 
 
 def standardized(scores):
@@ -62,7 +62,7 @@ def few():
 
 
 def test_scores_are_least_squares_fits_without_the_example(few, monkeypatch):
-    monkeypatch.setattr(noise_model, "CUT", 1e6)
+    monkeypatch.setattr(linear_scores, "CUT", 1e6)
     expected = slow_scores(*few, 4, 6, cut=1e6)
     np.testing.assert_allclose(scores_of(*few, 4, 6), expected, atol=1e-8)
     in_sample = slow_scores(*few, 4, 6, cut=1e6, leave_out=False)
@@ -70,8 +70,8 @@ def test_scores_are_least_squares_fits_without_the_example(few, monkeypatch):
 
 
 def test_scores_are_nearly_robust_fits_without_the_example(few):
-    exact = slow_scores(*few, 4, 6, noise_model.CUT)
-    in_sample = slow_scores(*few, 4, 6, noise_model.CUT, leave_out=False)
+    exact = slow_scores(*few, 4, 6, linear_scores.CUT)
+    in_sample = slow_scores(*few, 4, 6, linear_scores.CUT, leave_out=False)
     error = np.linalg.norm(scores_of(*few, 4, 6) - exact)
     assert error < 0.3 * np.linalg.norm(in_sample - exact)
 
@@ -79,13 +79,13 @@ def test_scores_are_nearly_robust_fits_without_the_example(few):
 def test_a_label_barely_moves_its_own_score(few):
     features, given = few
     before = scores_of(*few, 4, 6)
-    in_sample = slow_scores(*few, 4, 6, noise_model.CUT, leave_out=False)
+    in_sample = slow_scores(*few, 4, 6, linear_scores.CUT, leave_out=False)
     own, through_the_fit = [], []
     for i in range(0, 60, 6):
         other = given.copy()
         other[i] = (given[i] + 1) % 4
         own.append(scores_of(features, other, 4, 6)[:, i] - before[:, i])
-        moved = slow_scores(features, other, 4, 6, noise_model.CUT, leave_out=False)
+        moved = slow_scores(features, other, 4, 6, linear_scores.CUT, leave_out=False)
         through_the_fit.append(moved[:, i] - in_sample[:, i])
     assert np.linalg.norm(own) < 0.35 * np.linalg.norm(through_the_fit)
 

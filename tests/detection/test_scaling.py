@@ -1,0 +1,64 @@
+"""Columns on one scale, where that predicts the labels better."""
+
+import numpy as np
+import pytest
+from conftest import make_data
+
+from spr_jax.detection.scaling import left_out_error, one_scale, scale_if_better
+
+
+def test_units_of_a_table_do_not_matter():
+    features, given, _ = make_data(300, 10, 3, 0.1, dtype=np.float32)
+    in_other_units = features * np.logspace(0, 6, 10, dtype=np.float32)
+    scaled = scale_if_better(in_other_units, given)
+    np.testing.assert_allclose(scaled, one_scale(features, features), rtol=1e-4, atol=1e-4)
+
+
+def test_scales_that_tell_signal_from_noise_are_kept():
+    features, given, _ = make_data(300, 6, 3, 0.1, dtype=np.float32)
+    noise = np.random.default_rng(1).standard_normal((300, 200)).astype(np.float32)
+    features = np.hstack([features, 0.01 * noise])
+    assert scale_if_better(features, given) is features
+
+
+def test_wild_cells_do_not_decide():
+    features, given, _ = make_data(300, 10, 3, 0.1, dtype=np.float32)
+    wild = features.copy()
+    wild[::15, 2] = -99999
+    scaled = scale_if_better(wild, given)
+    assert np.abs(scaled).max() <= 8
+    others = np.arange(10) != 2
+    np.testing.assert_allclose(
+        scaled[:, others], one_scale(features, features)[:, others], atol=1e-5
+    )
+
+
+def test_a_column_that_is_mostly_one_value_keeps_its_spread():
+    column = np.zeros((100, 1), np.float32)
+    column[:10] = 1
+    scaled = one_scale(column, column)
+    assert np.ptp(scaled) == pytest.approx(1 / np.sqrt(0.1), rel=1e-3)
+
+
+def test_constant_columns_become_zero():
+    assert (one_scale(np.full((20, 2), 7, np.float32), np.full((20, 2), 7, np.float32)) == 0).all()
+
+
+def test_error_is_that_of_fits_without_the_example():
+    features, given, _ = make_data(40, 5, 3, 0.1)
+    targets = np.eye(3)[given]
+    centred = features - features.mean(axis=0)
+    energy = np.mean(np.linalg.svd(centred, compute_uv=False) ** 2)
+    errors = []
+    for penalty in 10.0 ** np.arange(-4, 4) * energy:
+        residuals = []
+        for i in range(40):
+            others = np.arange(40) != i
+            # The penalty counts from the mean of all rows, as where nothing is left out.
+            design = np.hstack([centred, np.ones((40, 1))])
+            weight = np.diag([penalty] * 5 + [1e-12])
+            gram = design[others].T @ design[others] + weight
+            beta = np.linalg.solve(gram, design[others].T @ targets[others])
+            residuals.append(targets[i] - design[i] @ beta)
+        errors.append(np.mean(np.sum(np.square(residuals), axis=1)))
+    assert left_out_error(features, targets) == pytest.approx(min(errors), rel=1e-6)

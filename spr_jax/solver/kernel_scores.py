@@ -20,12 +20,12 @@ from jax import Array, lax
 from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of, sum_and_stack
 
-MOST_DIMS = 40  # principal coordinates; distances in more are mostly noise
+MOST_DIMS = 128  # principal coordinates; at most, a quarter of the number of examples
 MOST_LANDMARKS = 300  # the cost grows with their square
 TRIAL_ROWS = 3000  # on which the width is chosen
 WIDTHS = (1.0, 3.0, 9.0)  # times the usual squared distance to the NEIGHBOR-th landmark
 NEIGHBOR = 10
-PENALTIES = tuple(10 ** (-4.5 + 0.5 * step) for step in range(9))  # times the number of examples
+PENALTIES = tuple(10 ** (-0.5 - 0.5 * step) for step in range(9))  # times the number of examples
 MOST_FREEDOM = 1 / 3  # degrees of freedom per example; beyond, an example explains itself
 JITTER = 1e-5  # relative to the kernel of a point with itself
 
@@ -35,10 +35,11 @@ class Prediction(NamedTuple):
     scores: Array  # [N, c], predictions without the example's own label
 
 
-def kernel_scores(features: Array, labels: Array, num_classes: int, pca_dim: int) -> Array:
+def kernel_scores(features: Array, labels: Array, num_classes: int) -> Array:
     """Fit each example from all others, [c, N], of mean zero and unit mean square."""
     n = len(labels)
-    coordinates = principal_coordinates(features, min(pca_dim, MOST_DIMS, features.shape[1]))
+    dim = max(min(MOST_DIMS, n // 4, features.shape[1]), 1)
+    coordinates = principal_coordinates(features, dim)
     targets = jax.nn.one_hot(labels, num_classes, dtype=coordinates.dtype)
     order = jax.random.permutation(jax.random.key(1), n)
     landmarks = coordinates[order[:MOST_LANDMARKS]]
@@ -107,7 +108,7 @@ def fit(coordinates: Array, landmarks: Array, width: Array, targets: Array) -> P
 def lift(coordinates: Array, landmarks: Array, width: Array) -> Array:
     """phi, [N, m + p]."""
     between = jnp.exp(_squared_distances(landmarks, landmarks) / (-2 * width))
-    values, vectors = jnp.linalg.eigh(between + JITTER * jnp.eye(len(landmarks)))
+    values, vectors = jnp.linalg.eigh(between + JITTER * jnp.eye(len(landmarks), dtype=between.dtype))
     root = vectors * lax.rsqrt(jnp.maximum(values, JITTER))
     kernel = jnp.exp(_squared_distances(coordinates, landmarks) / (-2 * width))
     length = jnp.sqrt(jnp.mean(jnp.sum(coordinates**2, axis=1)))

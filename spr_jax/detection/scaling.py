@@ -1,7 +1,7 @@
 """Columns of one scale, where that helps: the units of a table say nothing about its classes.
 
 The components of a network's features are another matter: there the scale tells signal from noise.
-So the labels decide: of the features as given and of those on one scale, the detector takes the ones
+So the labels decide: of the features as given and of those on one scale, the detector takes those
 that predict the given labels better, each label from a ridge regression without it.
 """
 

@@ -3,12 +3,13 @@
 A ridge regression of the one-hot labels on a lift of the features,
 
     min_B  sum_i ||y_i - B phi(x_i)||^2 + penalty ||B||^2,
-    phi(x) = [z / r, k(z, l_1), ..., k(z, l_m)] W^(-1/2),      k(z, l) = exp(-||z - l||^2 / (2 width)),
+    phi(x) = [(k(z, l_1), ..., k(z, l_m)) W^(-1/2), z / r],
+    k(z, l) = exp(-||z - l||^2 / (2 width)),
 
-where z are the leading principal coordinates of x, r their mean length, l_j some of the examples
-(Nystroem's landmarks) and W the kernel of the landmarks with each other; the linear part z / r has
-no W. Width and penalty are those that predict the given labels best, each label from a fit without
-it: with h_i the leverage of example i, its residual in that fit is (y_i - f_i) / (1 - h_i).
+where z are the leading principal coordinates of x, r their root mean square, l_j some of the
+examples (Nystroem's landmarks) and W the kernel of the landmarks with each other. Width and penalty
+are those that predict the given labels best, each label from a fit without it: with h_i the
+leverage of example i, its residual in that fit is (y_i - f_i) / (1 - h_i).
 """
 
 from typing import NamedTuple

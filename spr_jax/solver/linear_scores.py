@@ -16,9 +16,7 @@ CUT = 0.5  # longest residual; a label that the fit is certain is wrong has one 
 TINY = 1e-30
 
 
-def linear_scores(
-    features: Array, labels: Array, num_classes: int, pca_dim: int
-) -> Array:
+def linear_scores(features: Array, labels: Array, num_classes: int, pca_dim: int) -> Array:
     """Fit each example from all others, [c, N], of unit mean square.
 
     With U the residual cut to CUT, h_i = ||q_i||^2 and v the mean slope of the cut, leaving

@@ -1,7 +1,7 @@
 """Label-noise model: how many labels are wrong, in which classes, and which ones.
 
-A label y comes from the true class t, which is not seen. The scores s_v(x) of one or two regressions
-v predict the true class, up to calibration,
+A label y comes from the true class t, which is not seen. The scores s_v(x) of one or two
+regressions v predict the true class, up to calibration,
 
     P(t | x) = softmax(sum_v a_v s_v + D s + b),        s the mean of the s_v,
 
@@ -16,16 +16,16 @@ priors. Bayes' rule then gives the probability that a label is wrong, and means 
 rate of a class, or of any set.
 
 The scores are those of SPR's own regression (`linear_scores.py`) and of a kernel regression
-(`kernel_scores.py`), each example's from fits without it: an example must not explain its own label.
-The likelihood decides how much each of them counts.
+(`kernel_scores.py`), each example's from fits without it: an example must not explain its own
+label. The likelihood decides how much each of them counts.
 
 Features and labels alone cannot tell wrong labels near a border from classes that overlap there:
 both make P(y | x) flat, and the likelihood is the same. So an assumption decides: classes usually
 overlap little, or else the features are weak. The mean entropy H of P(t | x) is free up to about
-LITTLE, costs OVERLAP_COST per nat from there to about MUCH, and nothing more beyond. A model in which
-overlap is free reads every contradiction near a border as overlap. Where models disagree, from
-simple to rich to this one, the intervals are wide; and no interval ends below the fraction of labels
-that the features contradict.
+LITTLE, costs OVERLAP_COST per nat from there to about MUCH, and nothing more beyond. A model in
+which overlap is free reads every contradiction near a border as overlap. Where models disagree,
+from simple to rich to this one, the intervals are wide; and no interval ends below the fraction of
+labels that the features contradict.
 """
 
 from functools import partial
@@ -256,6 +256,8 @@ def log_prior(model: Model) -> Array:
     alike = jnp.sum(symmetric * (log_t - jnp.log(symmetric)))
     steep = c**2 / (c - 1) / 11 * model.slope.sum() ** 2 + SAME_WEIGHT * jnp.var(model.slope)
     steep += 0 if model.mix is None else 10 * jnp.sum(model.mix**2)
+    # A view that counts against itself has found only that an example left out is missed.
+    steep += 1e4 * jnp.sum(jnp.minimum(model.slope, 0) ** 2)
     usual = 20 * (model.border[1] - USUAL_EXPONENT) ** 2
     return 5 * alike + log_t.sum() / c - (steep + usual) / 2 - jax.nn.softplus(model.border[0])
 

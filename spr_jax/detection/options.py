@@ -66,7 +66,8 @@ def check_features(features, components: int = SPARSE_COMPONENTS) -> np.ndarray:
             f"{len(wrong)} rows of the features hold NaN or infinite values, the first at index "
             f"{wrong[0]}; expected finite numbers (of at most 3e38): repair or drop these rows."
         )
-    scale = max(float(extreme.max()), float(np.finfo(np.float32).tiny))
+    smallest = np.finfo(np.float64 if features.dtype == np.float64 else np.float32).tiny
+    scale = max(float(extreme.max()), float(smallest))  # zeros stay zeros
     if features.dtype == np.float64:  # a common offset would not survive single precision
         features = features / scale
         features -= features.mean(axis=0)

@@ -119,6 +119,7 @@ def test_cleanlab(judged, tmp_path):
     np.testing.assert_allclose(quality, 1 - found.error_probability, rtol=1e-4)
 
 
+@pytest.mark.filterwarnings("ignore")  # cleanlab and scikit-learn warn
 def test_columns_are_those_of_cleanlab():
     cleanlab = pytest.importorskip("cleanlab.classification")
     linear_model = pytest.importorskip("sklearn.linear_model")

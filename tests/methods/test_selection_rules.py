@@ -229,9 +229,7 @@ def test_path_ranks_by_the_entry_of_the_whole_data(options):
 
 @slow
 def test_path_keeps_the_share_of_each_class_that_the_noise_model_calls_correct():
-    noise = label_noise(
-        FEATURES, GIVEN, num_classes=4, pca_dim=6, intervals=False, lift=False
-    )
+    noise = label_noise(FEATURES, GIVEN, num_classes=4, pca_dim=6, intervals=False, lift=False)
     rates, chosen = np.asarray(noise.rate), choose("path", pca_dim=6)
     assert chosen.numbers == {"estimated_noise": pytest.approx(rates[0], abs=1e-6)}
     expected = np.floor((1 - rates[1:]) * SIZES + 1e-3)

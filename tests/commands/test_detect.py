@@ -133,11 +133,11 @@ def test_a_table_and_its_exports(tmp_path, monkeypatch, capsys, quick_detector):
 
 @pytest.mark.slow
 def test_command_names_the_classes_that_cannot_keep_a_level(tmp_path, capsys):
-    main([f"--out={tmp_path}", "--max_noise_in_clean=0.02"])
+    main([f"--out={tmp_path}", "--max_noise_in_clean=0.005"])
     printed = capsys.readouterr().out
     summary = json.loads((tmp_path / "summary.json").read_text())
     missed = [row for row in summary["classes"] if not row["attained"]]
-    assert summary["asked"] == {"level": 0.02, "kind": "clean"} and missed
+    assert summary["asked"] == {"level": 0.005, "kind": "clean"} and missed
     assert f"{len(missed)} of 10 classes" in printed
     lowest = f"{100 * missed[0]['lowest_level']:.1f} %"
     assert f"{missed[0]['label']} (not below {lowest})" in printed

@@ -89,11 +89,8 @@ def _load_images(options, out):
             should_stop=should_stop,
         )
     if options.images:
-        root, pictures = (
-            Path(options.images).expanduser(),
-            files_to_show(options.images, data.names),
-        )
-        data = data._replace(root=root, pictures=pictures)
+        pictures = files_to_show(options.images, data.names)
+        data = data._replace(root=Path(options.images).expanduser(), pictures=pictures)
     return data
 
 

@@ -7,10 +7,12 @@ that predict the given labels better, each label from a ridge regression without
 
 import numpy as np
 
+from spr_jax.detection.ridge import left_out
+
 TRIAL_ROWS = 1000
 FARTHEST = 8.0  # deviations from the median; a cell of -99999 must not decide anything
 BETTER = 0.98  # fraction of the error below which scaled features are taken
-PENALTIES = 10.0 ** np.arange(-4, 4)  # in units of the mean squared singular value
+PENALTIES = 10.0 ** np.arange(-4, 4)  # of the mean eigenvalue of X'X
 
 
 def scale_if_better(
@@ -42,16 +44,5 @@ def left_out_error(
     targets: np.ndarray,  # [n, c]
 ) -> float:
     """Mean squared error of a ridge regression for examples left out, at the best penalty."""
-    centred = (features - features.mean(axis=0, dtype=np.float64)).astype(np.float64)
-    left, sizes, _ = np.linalg.svd(centred, full_matrices=False)
-    energy = sizes**2
-    frequency = targets.mean(axis=0)
-    coefficients = left.T @ (targets - frequency)
-    errors = []
-    for penalty in PENALTIES * max(energy.mean(), np.finfo(np.float64).tiny):
-        shrink = energy / (energy + penalty)
-        fitted = frequency + left @ (shrink[:, None] * coefficients)
-        leverage = 1 / len(targets) + left**2 @ shrink
-        residual = (targets - fitted) / np.maximum(1 - leverage, 0.05)[:, None]
-        errors.append(np.mean(np.sum(residual**2, axis=1)))
-    return float(min(errors))
+    predictions = left_out(features, targets, PENALTIES)
+    return min(np.mean(np.sum((targets - each) ** 2, axis=1)).item() for each in predictions)

@@ -127,7 +127,7 @@ def label_noise(
         scores = jnp.stack(views)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
         chosen = order[:MOST_ROWS]
-        models = fit_models(scores[..., chosen], labels[chosen])
+        models = fit_models(scores[..., chosen], labels[chosen], with_overlap=intervals)
         answer = jax.tree.map(lambda parameters: parameters[-1], models)
         wrongs = lax.map(lambda model: _wrong(posterior(model, scores, labels), labels), models)
         chosen = order[:JACKKNIFE_ROWS]
@@ -165,12 +165,12 @@ def label_noise(
     )
 
 
-def fit_models(scores: Array, labels: Array) -> Model:
+def fit_models(scores: Array, labels: Array, *, with_overlap: bool = True) -> Model:
     """Fit models from simple to rich, stacked, [models, ...]; the last one is the answer.
 
     Each starts where the one before it ended; the first from much noise, so that labels are called
-    right for a reason. From the answer starts one more, which may read border noise as overlap,
-    freely: it comes before the answer in the stack.
+    right for a reason. `with_overlap` fits one more from the answer, which may read border noise as
+    overlap, freely: it comes before the answer in the stack.
     """
     num_views, c, n = scores.shape
     zeros = partial(jnp.zeros, dtype=scores.dtype)
@@ -192,8 +192,10 @@ def fit_models(scores: Array, labels: Array) -> Model:
         model = fit(scores, labels, jnp.ones(n, scores.dtype), flatter, stage)
         return model, only(model, stage)
 
+    order = jnp.array([0, 1, 3, 2] if with_overlap else [0, 1, 2])
+    stages = jax.tree.map(lambda flags: flags[: len(order)], stages)
     models = lax.scan(next_model, start, stages)[1]
-    return jax.tree.map(lambda parameters: parameters[jnp.array([0, 1, 3, 2])], models)
+    return jax.tree.map(lambda parameters: parameters[order], models)
 
 
 def only(model: Model, stage: Stage) -> Model:

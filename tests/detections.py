@@ -31,6 +31,7 @@ def made_up(
             by_class_interval=around,
             confusion=np.eye(len(classes)),
             explained=explained,
+            fit_gap=0.0,
         ),
         promise=promise,
     )

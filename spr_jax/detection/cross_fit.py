@@ -101,6 +101,7 @@ def _noise(wrong, labels, noises) -> Noise:
         by_class_interval=_around(by_class, noises, "by_class", "by_class_interval"),
         confusion=_with_rates(confusion, by_class),
         explained=all(noise.explained for noise in noises),
+        fit_gap=max(noise.fit_gap for noise in noises),
     )
 
 

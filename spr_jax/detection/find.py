@@ -216,4 +216,5 @@ def _describe_noise(model, classes) -> Noise:
         by_class_interval=np.stack([model.low[1:], model.high[1:]], axis=1),
         confusion=model.confusion,
         explained=is_explained(model),
+        fit_gap=float(model.left),
     )

@@ -43,6 +43,7 @@ def summarize(found: Detection, labels: np.ndarray, seconds: float) -> dict:
         "expected_wrong_in_clean": _mean(found.error_probability[found.clean]),
         "expected_right_in_suspects": _mean(1 - found.error_probability[~found.clean]),
         "duality_gap": found.duality_gap,
+        "fit_gap": noise.fit_gap,
         "seconds": round(seconds, 3),
         "version": spr_jax.__version__,
         "classes": classes,

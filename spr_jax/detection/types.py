@@ -24,6 +24,7 @@ class Noise(NamedTuple):
     by_class_interval: np.ndarray  # [c, 2]
     confusion: np.ndarray  # [c, c]: for each given class (row), the fraction of each true class
     explained: bool  # the features predict the labels better than chance; if not, ignore the rest
+    fit_gap: float  # nats per example that one more round would gain: how well it has converged
 
 
 class Promise(NamedTuple):

@@ -7,6 +7,9 @@ which the features do not vary come out as zero rows, so rank-deficient pieces, 
 and dim > n need no special case.
 """
 
+from typing import NamedTuple
+
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import Array, lax
@@ -14,6 +17,34 @@ from jax import Array, lax
 from spr_jax.solver.blocks import ROWS, blocks_of, sum_and_stack
 
 OVERSAMPLE = 10  # as in randomized PCA
+
+
+class Components(NamedTuple):
+    """Principal components of all rows, in ascending order."""
+
+    basis: Array  # [blocks, dim, m], of their scores, as from `principal_basis`
+    length: Array  # [dim], of their scores
+
+    def coordinates(self, n: int, most: int) -> Array:
+        """At most this many leading components of n rows, [N, p], in the scale of the features."""
+        join = jax.vmap(blocks_of(n).join, in_axes=1)
+        return (join(self.basis[:, -most:]) * self.length[-most:, None]).T
+
+
+def principal_components(features: Array, dim: int) -> Components:
+    """The leading principal components of all rows."""
+    n = len(features)
+    used, blocks = jnp.ones(n, bool), blocks_of(n)
+    origin = point_nearby(features, used)
+    basis = principal_basis(features, None, used, min(dim, features.shape[1]), origin=origin)
+
+    def along(basis, start, fresh):
+        rows = lax.dynamic_slice_in_dim(features, start, blocks.length) - origin
+        return (basis * fresh) @ rows, None
+
+    where = jnp.asarray(blocks.starts), jnp.asarray(blocks.fresh)
+    directions = sum_and_stack(along, (basis, *where))[0]  # Q X = S V', row by row
+    return Components(basis, jnp.sqrt(jnp.sum(directions**2, axis=1)))
 
 
 def principal_basis(

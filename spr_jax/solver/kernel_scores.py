@@ -9,7 +9,8 @@ A ridge regression of the one-hot labels on a lift of the features,
 where z are the leading principal coordinates of x, r their root mean square, l_j some of the
 examples (Nystroem's landmarks) and W the kernel of the landmarks with each other. Width and penalty
 are those that predict the given labels best, each label from a fit without it: with h_i the
-leverage of example i, its residual in that fit is (y_i - f_i) / (1 - h_i).
+leverage of example i, its residual in that fit is (y_i - f_i) / (1 - h_i). With very many examples
+some of them decide B, and the others are predicted with it, which leaves them out as well.
 """
 
 from typing import NamedTuple
@@ -18,12 +19,13 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from spr_jax.solver.basis import point_nearby, principal_basis
-from spr_jax.solver.blocks import blocks_of, sum_and_stack
+from spr_jax.solver.basis import Components
+from spr_jax.solver.blocks import blocks_of
 
 MOST_DIMS = 128  # principal coordinates; at most, a quarter of the number of examples
 MOST_LANDMARKS = 300  # the cost grows with their square
-TRIAL_ROWS = 3000  # on which the width is chosen
+TRIAL_ROWS = 2000  # on which the width is chosen
+FIT_ROWS = 10_000  # which decide B; it has far fewer rows than these
 WIDTHS = (1.0, 3.0, 9.0)  # times the usual squared distance to the NEIGHBOR-th landmark
 NEIGHBOR = 10
 PENALTIES = tuple(10 ** (-0.5 - 0.5 * step) for step in range(9))  # times the number of examples
@@ -31,16 +33,24 @@ MOST_FREEDOM = 1 / 3  # degrees of freedom per example; beyond, an example expla
 JITTER = 1e-5  # relative to the kernel of a point with itself
 
 
-class Prediction(NamedTuple):
+class Lift(NamedTuple):
+    landmarks: Array  # [m, p]
+    width: Array  # []
+    root: Array  # [m, m], W^(-1/2)
+    length: Array  # [], r
+
+
+class Fit(NamedTuple):
     error: Array  # [], mean squared error of the labels left out
-    scores: Array  # [N, c], predictions without the example's own label
+    left_out: Array  # [N, c], predictions without the example's own label
+    weights: Array  # [m + p, c], B
+    offset: Array  # [c]
 
 
-def kernel_scores(features: Array, labels: Array, num_classes: int) -> Array:
+def kernel_scores(components: Components, labels: Array, num_classes: int) -> Array:
     """Fit each example from all others, [c, N], of mean zero and unit mean square."""
     n = len(labels)
-    dim = max(min(MOST_DIMS, n // 4, features.shape[1]), 1)
-    coordinates = principal_coordinates(features, dim)
+    coordinates = components.coordinates(n, max(min(MOST_DIMS, n // 4), 1))
     targets = jax.nn.one_hot(labels, num_classes, dtype=coordinates.dtype)
     order = jax.random.permutation(jax.random.key(1), n)
     landmarks = coordinates[order[:MOST_LANDMARKS]]
@@ -50,7 +60,12 @@ def kernel_scores(features: Array, labels: Array, num_classes: int) -> Array:
     widths = jnp.maximum(widths, jnp.finfo(coordinates.dtype).tiny)
     errors = lax.map(lambda width: fit(trial, landmarks, width, trial_targets).error, widths)
     width = widths[jnp.argmin(errors)]
-    return normalized(fit(coordinates, landmarks, width, targets).scores.T)
+    rows = order[:FIT_ROWS]
+    fitted = fit(coordinates[rows], landmarks, width, targets[rows])
+    if n == len(rows):
+        return normalized(jnp.zeros_like(targets).at[rows].set(fitted.left_out).T)
+    scores = predict(fitted, lift_from(coordinates[rows], landmarks, width), coordinates)
+    return normalized(scores.at[rows].set(fitted.left_out).T)
 
 
 def normalized(scores: Array) -> Array:  # [c, N]
@@ -62,60 +77,69 @@ def normalized(scores: Array) -> Array:  # [c, N]
     return jnp.where(is_signal, scores / jnp.where(is_signal, size, 1), 0)
 
 
-def principal_coordinates(features: Array, dim: int) -> Array:
-    """The leading principal component scores, [N, dim], in the scale of the features."""
-    used = jnp.ones(len(features), bool)
-    origin = point_nearby(features, used)
-    basis = principal_basis(features, None, used, dim, origin=origin)  # [blocks, dim, m]
-    blocks = blocks_of(len(features))
-
-    def lengths(basis, start, fresh):
-        rows = lax.dynamic_slice_in_dim(features, start, blocks.length) - origin
-        return (basis * fresh) @ rows, None
-
-    where = jnp.asarray(blocks.starts), jnp.asarray(blocks.fresh)
-    along = sum_and_stack(lengths, (basis, *where))[0]  # Q X = S V', row by row
-    size = jnp.sqrt(jnp.sum(along**2, axis=1))
-    return (jax.vmap(blocks.join, in_axes=1)(basis) * size[:, None]).T
-
-
-def fit(coordinates: Array, landmarks: Array, width: Array, targets: Array) -> Prediction:
+def fit(coordinates: Array, landmarks: Array, width: Array, targets: Array) -> Fit:
     """Fit at the best of the penalties; predict every example from the others."""
     n = len(coordinates)
-    lifted = lift(coordinates, landmarks, width)
-    lifted -= lifted.mean(axis=0)
+    lifted = lift(lift_from(coordinates, landmarks, width), coordinates)
+    mean = lifted.mean(axis=0)
+    lifted -= mean
     values, vectors = jnp.linalg.eigh(lifted.T @ lifted)
     kept = values > values[-1] * len(values) * jnp.finfo(values.dtype).eps
     scale = jnp.where(kept, lax.rsqrt(jnp.where(kept, values, 1)), 0)
-    basis = lifted @ (vectors * scale)  # [N, k], orthonormal columns, orthogonal to the constant
+    rotation = vectors * scale
+    basis = lifted @ rotation  # [N, k], orthonormal columns, orthogonal to the constant
     frequency = targets.mean(axis=0)
     coefficients = basis.T @ targets
 
-    def leave_out(penalty):
-        shrink = jnp.where(kept, values / (values + penalty * n), 0)
+    shrinks = values / (values + n * jnp.array(PENALTIES, values.dtype)[:, None])
+    shrinks = jnp.where(kept, shrinks, 0)  # [penalties, k]
+    leverages = 1 / n + shrinks @ (basis**2).T
+
+    def leave_out(shrink, leverage):
         fitted = frequency + basis @ (shrink[:, None] * coefficients)
-        leverage = 1 / n + basis**2 @ shrink
         residual = (targets - fitted) / jnp.maximum(1 - leverage, 0.1)[:, None]
         too_free = shrink.sum() > MOST_FREEDOM * n
         error = jnp.where(too_free, jnp.inf, jnp.mean(jnp.sum(residual**2, axis=1)))
-        return Prediction(error, targets - residual)
+        return error, targets - residual
 
-    penalties = jnp.array(PENALTIES, coordinates.dtype)
-    errors = lax.map(lambda penalty: leave_out(penalty).error, penalties)
-    best = leave_out(penalties[jnp.argmin(errors)])
-    return best._replace(error=errors.min())
+    errors = lax.map(lambda each: leave_out(*each)[0], (shrinks, leverages))
+    best = jnp.argmin(errors)
+    weights = rotation @ (shrinks[best][:, None] * coefficients)
+    left_out = leave_out(shrinks[best], leverages[best])[1]
+    return Fit(errors.min(), left_out, weights, frequency - mean @ weights)
 
 
-def lift(coordinates: Array, landmarks: Array, width: Array) -> Array:
-    """phi, [N, m + p]."""
+def predict(fitted: Fit, lift: Lift, coordinates: Array) -> Array:
+    """Scores of examples that the fit did not see, [N, c], some rows at a time."""
+    m, blocks = len(lift.landmarks), blocks_of(len(coordinates))
+    by_kernel = lift.root @ fitted.weights[:m]
+    by_place = fitted.weights[m:] / lift.length
+
+    def scores(start):
+        rows = lax.dynamic_slice_in_dim(coordinates, start, blocks.length)
+        return (_kernel(rows, lift) @ by_kernel + rows @ by_place + fitted.offset).T
+
+    found = lax.map(scores, jnp.asarray(blocks.starts))  # [blocks, c, rows]
+    return jax.vmap(blocks.join, in_axes=1, out_axes=1)(found)
+
+
+def lift_from(coordinates: Array, landmarks: Array, width: Array) -> Lift:
+    """The lift by these landmarks, in the scale of these coordinates."""
     between = jnp.exp(_squared_distances(landmarks, landmarks) / (-2 * width))
     jitter = JITTER * jnp.eye(len(landmarks), dtype=between.dtype)
     values, vectors = jnp.linalg.eigh(between + jitter)
     root = vectors * lax.rsqrt(jnp.maximum(values, JITTER))
-    kernel = jnp.exp(_squared_distances(coordinates, landmarks) / (-2 * width))
     length = jnp.sqrt(jnp.mean(jnp.sum(coordinates**2, axis=1)))
-    linear = coordinates / jnp.where(length > 0, length, 1)
-    return jnp.concatenate([kernel @ root, linear], axis=1)
+    return Lift(landmarks, width, root, jnp.where(length > 0, length, 1))
+
+
+def lift(lift: Lift, coordinates: Array) -> Array:
+    """phi, [N, m + p]."""
+    return jnp.concatenate([_kernel(coordinates, lift) @ lift.root, coordinates / lift.length], 1)
+
+
+def _kernel(coordinates, lift):
+    return jnp.exp(_squared_distances(coordinates, lift.landmarks) / (-2 * lift.width))
 
 
 def _squared_distances(rows, others):

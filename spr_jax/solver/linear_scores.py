@@ -8,7 +8,6 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax
 
-from spr_jax.solver.basis import point_nearby, principal_basis
 from spr_jax.solver.blocks import blocks_of, sum_and_stack
 from spr_jax.solver.kernel_scores import normalized
 
@@ -16,7 +15,11 @@ CUT = 0.5  # longest residual; a label that the fit is certain is wrong has one 
 TINY = 1e-30
 
 
-def linear_scores(features: Array, labels: Array, num_classes: int, pca_dim: int) -> Array:
+def linear_scores(
+    basis: Array,  # [blocks, dim, m], from `basis.py`
+    labels: Array,  # [N]
+    num_classes: int,
+) -> Array:
     """Fit each example from all others, [c, N], of unit mean square.
 
     With U the residual cut to CUT, h_i = ||q_i||^2 and v the mean slope of the cut, leaving
@@ -24,9 +27,7 @@ def linear_scores(features: Array, labels: Array, num_classes: int, pca_dim: int
     For least squares (v = 1) this is exact.
     """
     n = len(labels)
-    blocks, used = blocks_of(n), jnp.ones(n, bool)
-    dim, origin = min(pca_dim, features.shape[1]), point_nearby(features, used)
-    basis = principal_basis(features, None, used, dim, origin=origin)
+    blocks = blocks_of(n)
     intercept = blocks.fresh.astype(basis.dtype) * n**-0.5
     basis = jnp.concatenate([basis, intercept[:, None]], axis=1)
     targets = blocks.cut(labels)[:, None] == jnp.arange(num_classes)[:, None]

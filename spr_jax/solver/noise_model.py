@@ -37,18 +37,19 @@ import numpy as np
 import optax
 from jax import Array, lax
 
-from spr_jax.solver.kernel_scores import kernel_scores
+from spr_jax.solver.basis import principal_components
+from spr_jax.solver.kernel_scores import MOST_DIMS, kernel_scores
 from spr_jax.solver.linear_scores import TINY, linear_scores
+from spr_jax.solver.minimize import Minimum, minimize, no_memory
 
 MOST_ROWS = 10_000  # for fitting the parameters; the models differ by more than further rows change
-MOST_ROUNDS = 100
-TOLERANCE = 3e-6  # improvement of a round, in nats per example
+MOST_ROUNDS = 200
+TOLERANCE = 1e-6  # gain of one more round, in nats per example
 LITTLE, MUCH = 0.12, 0.6  # nats of entropy of P(t | x); see above
 OVERLAP_COST = 0.15  # nats of likelihood per nat of entropy between them
 USUAL_EXPONENT = -0.5  # log k: errors near a border fall off about as the root of the odds
 BORDER_COST = 0.05  # nats of likelihood per example that is wrong for being near a border
 JACKKNIFE_GROUPS = 8
-JACKKNIFE_ROWS = 5_000  # fewer, as its variance is in proportion to them
 SAME_WEIGHT = 1.0  # prior precision of the difference between the views, in units of examples
 MOST_CLASSES = 30  # for models that mix scores; the cost grows with the square
 
@@ -76,7 +77,17 @@ class Stage(NamedTuple):
     overlap_cost: Array
 
 
-ANSWER = Stage(*np.ones(3, np.float32))
+SIMPLE, MIXED, ANSWER, OVERLAP = (
+    Stage(*np.float32(flags)) for flags in ((0, 0, 1), (1, 0, 1), (1, 1, 1), (1, 0, 0))
+)
+
+
+class Models(NamedTuple):
+    """Models of the same labels, stacked along a first axis."""
+
+    readings: Model  # from simple to rich; the last one is the answer
+    resampled: Model | None  # the answer, without one group of examples after the other
+    left: Array  # [], nats per example that one more round of the answer's fit would gain
 
 
 class LabelNoise(NamedTuple):
@@ -90,6 +101,7 @@ class LabelNoise(NamedTuple):
     disagreement: Array  # [1 + c], largest difference of another model's rate
     confusion: Array  # [c, c], fraction of each true class (column) among a given label (row)
     gain: Array  # [], nats by which the features predict the labels better than class frequencies
+    left: Array  # [], nats per example that one more round of fitting would gain
 
 
 @partial(jax.jit, static_argnames=("num_classes", "pca_dim", "intervals", "lift"))
@@ -121,20 +133,22 @@ def label_noise(
     """
     features = features.astype(jnp.promote_types(features.dtype, jnp.float32))
     with jax.default_matmul_precision("highest"):
-        views = [linear_scores(features, labels, num_classes, pca_dim)]
+        components = principal_components(features, max(pca_dim, MOST_DIMS if lift else 0))
+        views = [linear_scores(components.basis[:, -pca_dim:], labels, num_classes)]
         if lift:
-            views.append(kernel_scores(features, labels, num_classes))
+            views.append(kernel_scores(components, labels, num_classes))
         scores = jnp.stack(views)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
         chosen = order[:MOST_ROWS]
-        models = fit_models(scores[..., chosen], labels[chosen], with_overlap=intervals)
-        answer = jax.tree.map(lambda parameters: parameters[-1], models)
-        wrongs = lax.map(lambda model: _wrong(posterior(model, scores, labels), labels), models)
-        chosen = order[:JACKKNIFE_ROWS]
-        deviation: Array | int = 0
+        few = scores[..., chosen], labels[chosen]
+        models = fit_models(*few, intervals=intervals)
+        answer = jax.tree.map(lambda parameters: parameters[-1], models.readings)
+        wrongs = lax.map(
+            lambda model: _wrong(posterior(model, scores, labels), labels), models.readings
+        )
+        sampling: Array | int = 0
         if intervals:
-            sampling = _jackknife(scores[..., chosen], labels[chosen], answer)
-            deviation = jnp.sqrt(sampling * len(chosen) / len(labels))
+            sampling = _jackknife(models.resampled, *few) * len(chosen) / len(labels)
 
     given = labels == jnp.arange(num_classes)[:, None]
     size = given.sum(axis=1)
@@ -145,7 +159,7 @@ def label_noise(
     counts = jnp.append(len(labels), jnp.maximum(size, 1))
     variance = _shares(wrong * (1 - wrong), labels, num_classes) / counts
     doubt = _shares(jnp.minimum(wrong, 1 - wrong), labels, num_classes)
-    half = DEVIATIONS * jnp.sqrt(deviation**2 + variance) + 0.5 / counts
+    half = DEVIATIONS * jnp.sqrt(sampling + variance) + 0.5 / counts
     half += DISAGREEMENT_WEIGHT * disagreement + DOUBT_WEIGHT * doubt
     contradicted = jnp.argmax(logits_of(answer, scores), axis=0) != labels
     contradicted = _shares(contradicted.astype(wrong.dtype), labels, num_classes)
@@ -162,15 +176,16 @@ def label_noise(
         disagreement=disagreement,
         confusion=(true @ given.T / jnp.maximum(size, 1)).T,
         gain=jnp.sum(likelihood - frequency),
+        left=models.left,
     )
 
 
-def fit_models(scores: Array, labels: Array, *, with_overlap: bool = True) -> Model:
-    """Fit models from simple to rich, stacked, [models, ...]; the last one is the answer.
+def fit_models(scores: Array, labels: Array, *, intervals: bool = True) -> Models:
+    """Fit models from simple to rich, and what intervals need, one after the other in one loop.
 
     Each starts where the one before it ended; the first from much noise, so that labels are called
-    right for a reason. `with_overlap` fits one more from the answer, which may read border noise as
-    overlap, freely: it comes before the answer in the stack.
+    right for a reason. `intervals` adds, from the answer, a model which may read border noise as
+    overlap, freely, and the fits that each leave one group of examples out.
     """
     num_views, c, n = scores.shape
     zeros = partial(jnp.zeros, dtype=scores.dtype)
@@ -181,21 +196,29 @@ def fit_models(scores: Array, labels: Array, *, with_overlap: bool = True) -> Mo
         border=jnp.array([-2.0, USUAL_EXPONENT], scores.dtype),
         mix=zeros((c, c)) if c <= MOST_CLASSES else None,
     )
-    stages = Stage(
-        mix=jnp.array([0, 1, 1, 1], scores.dtype),
-        border=jnp.array([0, 0, 1, 0], scores.dtype),
-        overlap_cost=jnp.array([1, 1, 1, 0], scores.dtype),
+    extra = [OVERLAP] + [ANSWER] * JACKKNIFE_GROUPS if intervals else []
+    stages = jax.tree.map(lambda *flags: jnp.stack(flags), SIMPLE, MIXED, ANSWER, *extra)
+    left_out = jnp.array([-1] * 4 + [*range(JACKKNIFE_GROUPS)])[: len(stages.mix)]
+    group = jnp.arange(n) % JACKKNIFE_GROUPS
+
+    def next_model(carry, task):
+        start, memory = carry
+        stage, left_out, is_step = task
+        flatter = start._replace(slope=start.slope * (1 + stage.overlap_cost) / 2)
+        weights = (group != left_out).astype(scores.dtype)
+        found = fit(scores, labels, weights, flatter, stage, memory)
+        ahead = found.at, found.memory
+        carry = jax.tree.map(lambda new, old: jnp.where(is_step, new, old), ahead, carry)
+        return carry, (only(found.at, stage), found.left)
+
+    tasks = stages, left_out, jnp.arange(len(left_out)) < 3
+    models, left = lax.scan(next_model, (start, no_memory(start)), tasks)[1]
+    readings = jnp.array([0, 1, 3, 2] if intervals else [0, 1, 2])
+    return Models(
+        readings=jax.tree.map(lambda parameters: parameters[readings], models),
+        resampled=jax.tree.map(lambda parameters: parameters[4:], models) if intervals else None,
+        left=left[2],
     )
-
-    def next_model(model, stage):
-        flatter = model._replace(slope=model.slope * (1 + stage.overlap_cost) / 2)
-        model = fit(scores, labels, jnp.ones(n, scores.dtype), flatter, stage)
-        return model, only(model, stage)
-
-    order = jnp.array([0, 1, 3, 2] if with_overlap else [0, 1, 2])
-    stages = jax.tree.map(lambda flags: flags[: len(order)], stages)
-    models = lax.scan(next_model, start, stages)[1]
-    return jax.tree.map(lambda parameters: parameters[order], models)
 
 
 def only(model: Model, stage: Stage) -> Model:
@@ -225,8 +248,14 @@ def border_errors(model: Model, log_p: Array) -> Array:
 
 def logits_of(model: Model, scores: Array) -> Array:
     """log P(t | x), up to a constant, [c, n]."""
-    mixed = 0 if model.mix is None else model.mix @ scores.mean(axis=0)
-    return jnp.tensordot(model.slope, scores, axes=1) + mixed + model.bias[:, None]
+    num_views, c, n = scores.shape
+    bias = model.bias[:, None]
+    if model.mix is None:
+        return sum(a * s for a, s in zip(model.slope, scores, strict=True)) + bias
+    # One product with the scores of all views, in place of a mean over them.
+    identity = jnp.eye(c, dtype=scores.dtype)
+    maps = [slope * identity + model.mix / num_views for slope in model.slope]
+    return jnp.hstack(maps) @ scores.reshape(num_views * c, n) + bias
 
 
 def posterior(model: Model, scores: Array, labels: Array) -> Array:
@@ -278,8 +307,9 @@ def fit(
     weights: Array,  # [n]
     start: Model,
     stage: Stage = ANSWER,
-) -> Model:
-    """Maximize likelihood times prior by L-BFGS."""
+    memory: optax.OptState | None = None,
+) -> Minimum:
+    """Maximize likelihood times prior."""
     size = weights.sum()
 
     def loss(model):
@@ -291,35 +321,15 @@ def fit(
         cost += BORDER_COST * (weights @ border_errors(used, log_p)) / size
         return cost - (weights @ likelihood + log_prior(used)) / size
 
-    search = optax.scale_by_zoom_linesearch(max_linesearch_steps=10, initial_guess_strategy="one")
-    solver = optax.lbfgs(memory_size=20, linesearch=search)
-    value_and_grad = optax.value_and_grad_from_state(loss)
-
-    def improves(carry):
-        _, _, rounds, last, value = carry
-        return (rounds < MOST_ROUNDS) & ~(last - value < TOLERANCE)
-
-    def one_round(carry):
-        model, state, rounds, _, last = carry
-        value, grad = value_and_grad(model, state=state)
-        updates, state = solver.update(grad, state, model, value=value, grad=grad, value_fn=loss)
-        return optax.apply_updates(model, updates), state, rounds + 1, last, value
-
-    far = jnp.asarray(jnp.inf, scores.dtype)
-    carry = (start, solver.init(start), 0, far, far)
-    return lax.while_loop(improves, one_round, carry)[0]
+    return minimize(loss, start, tolerance=TOLERANCE, max_rounds=MOST_ROUNDS, memory=memory)
 
 
-def _jackknife(scores, labels, model):
+def _jackknife(models, scores, labels):
     """Variance of the rates, [1 + c], from fits that each leave one group out."""
-    group = jnp.arange(len(labels)) % JACKKNIFE_GROUPS
 
-    def without(out):
-        weights = (group != out).astype(scores.dtype)
-        refitted = fit(scores, labels, weights, model)
-        wrong = _wrong(posterior(refitted, scores, labels), labels)
-        return _shares(wrong, labels, len(model.bias))
+    def rates_by(model):
+        return _shares(_wrong(posterior(model, scores, labels), labels), labels, scores.shape[1])
 
-    rates = lax.map(without, jnp.arange(JACKKNIFE_GROUPS))
+    rates = lax.map(rates_by, models)
     spread = jnp.sum((rates - rates.mean(axis=0)) ** 2, axis=0)
     return (JACKKNIFE_GROUPS - 1) / JACKKNIFE_GROUPS * spread

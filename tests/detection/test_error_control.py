@@ -40,6 +40,7 @@ def make_noise(sizes, disagreement=0.01, seed=0):
         disagreement=np.full(len(rate), disagreement),
         confusion=np.eye(len(sizes)),
         gain=np.float64(1e4),
+        left=np.float64(0),
     )
     return noise, labels
 

@@ -6,6 +6,7 @@ from conftest import make_data
 
 from spr_jax import Detection, find_label_errors, sample_weights
 from spr_jax.detection.demo import noisy_digits
+from spr_jax.solver.noise_model import TOLERANCE
 
 
 def test_each_criterion_decides_what_is_clean():
@@ -42,7 +43,7 @@ def test_errors_in_the_digits_are_found():
         assert wrong[order[: wrong.sum()]].mean() > 0.9
     assert wrong[found.clean].mean() < 0.03 and wrong[~found.clean].mean() > 0.9
     assert (found.suggested == true).mean() > 0.9
-    assert found.duality_gap <= 1e-3
+    assert found.duality_gap <= 1e-3 and 0 <= found.noise.fit_gap <= TOLERANCE
     half = find_label_errors(features, given, keep=0.5)
     assert half.clean.mean() == pytest.approx(0.5, abs=0.01) and not wrong[half.clean].any()
     np.testing.assert_array_equal(half.order, np.argsort(-half.entry_penalty, kind="stable"))

@@ -8,14 +8,29 @@ import pytest
 from conftest import make_data
 
 from spr_jax.solver import kernel_scores as kernel
+from spr_jax.solver.basis import principal_components
 from spr_jax.solver.linear_scores import linear_scores
 
 C, DIM, WIDTH = 3, 4, 2.5  # of a small fit
 N = 400  # rows of the rings; more than landmarks, compiled once
 
-scores_of = jax.jit(kernel.kernel_scores, static_argnums=2)
-linear_scores_of = jax.jit(linear_scores, static_argnums=(2, 3))
-lifted = jax.jit(kernel.lift)
+
+def kernel_scores(features, labels, num_classes):
+    components = principal_components(features, kernel.MOST_DIMS)
+    return kernel.kernel_scores(components, labels, num_classes)
+
+
+scores_of = jax.jit(kernel_scores, static_argnums=2)
+
+
+@partial(jax.jit, static_argnums=(2, 3))
+def linear_scores_of(features, labels, num_classes, pca_dim):
+    return linear_scores(principal_components(features, pca_dim).basis, labels, num_classes)
+
+
+@jax.jit
+def lifted(coordinates, landmarks, width):
+    return kernel.lift(kernel.lift_from(coordinates, landmarks, width), coordinates)
 
 
 @partial(jax.jit, static_argnums=4)
@@ -84,16 +99,16 @@ def test_lift_has_the_kernel_as_its_inner_product(few):
 def test_scores_are_ridge_regressions_without_the_example(few, penalty, monkeypatch):
     """Exactly: the intercept is free, so it does not matter which mean the rows are seen from."""
     found, expected = fit_at(monkeypatch, few, (penalty,)), slow_predictions(few, penalty)
-    np.testing.assert_allclose(found.scores, expected, atol=1e-7)
+    np.testing.assert_allclose(found.left_out, expected, atol=1e-7)
     np.testing.assert_allclose(found.error, np.mean(np.sum((few[2] - expected) ** 2, axis=1)))
 
 
 def test_a_label_does_not_move_its_own_score(few, monkeypatch):
     coordinates, landmarks, targets = few
-    before = fit_at(monkeypatch, few, (0.01,)).scores
+    before = fit_at(monkeypatch, few, (0.01,)).left_out
     other = targets.copy()
     other[7] = np.roll(targets[7], 1)
-    after = fit_at(monkeypatch, (coordinates, landmarks, other), (0.01,)).scores
+    after = fit_at(monkeypatch, (coordinates, landmarks, other), (0.01,)).left_out
     np.testing.assert_allclose(after[7], before[7], atol=1e-12)
     assert np.abs(after - before).max() > 0.01
 
@@ -106,7 +121,36 @@ def test_penalty_has_the_smallest_error(few, monkeypatch):
     best = np.argmin(errors)
     assert 0 < best < len(penalties) - 1  # neither end: a choice
     np.testing.assert_allclose(found.error, errors[best], rtol=1e-12)
-    np.testing.assert_allclose(found.scores, alone[best].scores, rtol=1e-12)
+    np.testing.assert_allclose(found.left_out, alone[best].left_out, rtol=1e-12)
+
+
+def test_other_examples_are_predicted_by_the_same_regression(few, monkeypatch):
+    """With a row more than a block holds, so that blocks meet."""
+    coordinates, landmarks, targets = few
+    found = fit_at(monkeypatch, few, (0.01,))
+    others = np.random.default_rng(2).standard_normal((2049, DIM))
+    lift = kernel.lift_from(coordinates, landmarks, WIDTH)
+    predicted = jax.jit(kernel.predict)(found, lift, others)
+    # The slow lift's coordinates differ by a rotation, which a ridge regression does not see.
+    ridge = kernel.JITTER * np.eye(len(landmarks))
+    factor = np.linalg.cholesky(slow_kernel(landmarks, landmarks) + ridge)
+    length = np.sqrt(np.mean(np.sum(coordinates**2, axis=1)))
+    for row in (0, 1024, 1025, 2048):
+        place = others[row : row + 1]
+        lifted_row = np.linalg.solve(factor, slow_kernel(landmarks, place))[:, 0]
+        lifted_row = np.append(lifted_row, place[0] / length)
+        rows = slow_lift(coordinates, landmarks)
+        expected = slow_ridge(rows, targets, 0.01 * len(rows), lifted_row)
+        np.testing.assert_allclose(predicted[row], expected, atol=1e-7)
+
+
+def test_examples_beyond_the_fit_are_scored_as_well(monkeypatch):
+    features, given, true = circles()
+    monkeypatch.setattr(kernel, "FIT_ROWS", N // 2)
+    scores = np.asarray(jax.jit(lambda *data: kernel_scores(*data, 2))(features, given))
+    fitted = np.isin(np.arange(N), jax.random.permutation(jax.random.key(1), N)[: N // 2])
+    for rows in (fitted, ~fitted):
+        assert quality(scores[:, rows], true[rows]) > 0.9
 
 
 def test_where_all_penalties_are_too_free_the_largest_is_used(few, monkeypatch):
@@ -115,7 +159,7 @@ def test_where_all_penalties_are_too_free_the_largest_is_used(few, monkeypatch):
     found = fit_at(monkeypatch, tiny, penalties, width=0.1)
     assert np.isinf(found.error)
     expected = fit_at(monkeypatch, tiny, (max(penalties),), width=0.1)
-    np.testing.assert_allclose(found.scores, expected.scores, rtol=1e-12)
+    np.testing.assert_allclose(found.left_out, expected.left_out, rtol=1e-12)
 
 
 def circles(n=N, rate=0.2, seed=0):
@@ -151,7 +195,7 @@ def test_width_has_the_smallest_error(monkeypatch):
     chosen, alone = scores_of(features, given, 2), []
     for width in kernel.WIDTHS:
         monkeypatch.setattr(kernel, "WIDTHS", (width,))
-        alone.append(jax.jit(lambda *data: kernel.kernel_scores(*data, 2))(features, given))
+        alone.append(jax.jit(lambda *data: kernel_scores(*data, 2))(features, given))
     # Scores are of one scale, so the smallest error is the largest product with the labels.
     products = [np.mean(score[given, np.arange(N)]) for score in alone]
     best = np.argmax(products)

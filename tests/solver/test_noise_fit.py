@@ -8,10 +8,12 @@ import pytest
 from spr_jax.solver.noise_model import (
     ANSWER,
     BORDER_COST,
+    JACKKNIFE_GROUPS,
     LITTLE,
     MOST_CLASSES,
     MUCH,
     OVERLAP_COST,
+    TOLERANCE,
     USUAL_EXPONENT,
     Model,
     border_errors,
@@ -30,7 +32,13 @@ KINDS = ["simple", "mixed", "rich"]
 # Compiled as a whole, not operation by operation.
 joint_of, posterior_of = jax.jit(joint), jax.jit(posterior)
 
-prior_of, fitted, cost_of = jax.jit(log_prior), jax.jit(fit), jax.jit(overlap_cost)
+prior_of, cost_of = jax.jit(log_prior), jax.jit(overlap_cost)
+
+
+@jax.jit
+def fitted(scores, labels, weights, start, stage=ANSWER):
+    return fit(scores, labels, weights, start, stage).at
+
 
 NO_BORDER = np.array([-np.inf, USUAL_EXPONENT])
 
@@ -174,8 +182,9 @@ def test_overlap_is_free_if_little_and_then_costs_and_then_no_more():
 @pytest.mark.parametrize("c", [MOST_CLASSES, MOST_CLASSES + 1])
 def test_very_many_classes_have_no_mix(c):
     models = jax.eval_shape(fit_models, jnp.zeros((2, c, 8)), jnp.zeros(8, int))
-    assert (models.mix is None) == (c > MOST_CLASSES)
-    assert models.slope.shape == (4, 2) and models.transition.shape == (4, c, c)
+    for part, count in ((models.readings, 4), (models.resampled, JACKKNIFE_GROUPS)):
+        assert (part.mix is None) == (c > MOST_CLASSES)
+        assert part.slope.shape == (count, 2) and part.transition.shape == (count, c, c)
 
 
 PAIRS = np.array([[0.9, 0.05, 0.05], [0.4, 0.55, 0.05], [0.05, 0.15, 0.8]])
@@ -278,8 +287,9 @@ def test_models_go_from_simple_to_rich_to_the_answer():
     scores, labels, _ = drawn_from(PAIRS, BORDER)
     models = jax.device_get(jax.jit(fit_models)(scores, labels))
     simple, mixed, free, answer = (
-        jax.tree.map(lambda part, index=index: part[index], models) for index in range(4)
+        jax.tree.map(lambda part, index=index: part[index], models.readings) for index in range(4)
     )
+    assert 0 <= models.left < TOLERANCE
     assert not simple.mix.any() and all(model.mix.any() for model in (mixed, free, answer))
     assert all(highest_of(model) < 1e-12 for model in (simple, mixed, free))
     assert highest_of(answer) > 0.1
@@ -293,3 +303,16 @@ def test_models_go_from_simple_to_rich_to_the_answer():
         for model in (free, answer)
     ]
     assert doubts[0] > doubts[1]
+
+
+@pytest.mark.slow
+def test_resampled_models_are_fits_without_one_group():
+    """As if each were fitted alone: the memory that they share decides only how fast."""
+    scores, labels, _ = drawn_from(PAIRS, BORDER)
+    models = jax.device_get(jax.jit(fit_models)(scores, labels))
+    for index in (0, JACKKNIFE_GROUPS - 1):
+        model = jax.tree.map(lambda part, index=index: part[index], models.resampled)
+        weights = (np.arange(N) % JACKKNIFE_GROUPS != index).astype(float)
+        alone = fitted(scores, labels, weights, START, ANSWER)
+        difference = posterior_of(model, scores, labels) - posterior_of(alone, scores, labels)
+        assert np.abs(difference).mean() < 2e-3

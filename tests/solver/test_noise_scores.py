@@ -9,6 +9,7 @@ from conftest import make_data
 from reference import pca_scores
 
 from spr_jax.solver import linear_scores
+from spr_jax.solver.basis import principal_components
 
 
 def scores_of(features, labels, num_classes, pca_dim):
@@ -18,7 +19,8 @@ def scores_of(features, labels, num_classes, pca_dim):
 @partial(jax.jit, static_argnums=(2, 3, 4))
 def _scores_of(features, labels, num_classes, pca_dim, cut):
     """Compiled anew where a test has changed the constant."""
-    return linear_scores.linear_scores(features, labels, num_classes, pca_dim)
+    basis = principal_components(features, pca_dim).basis
+    return linear_scores.linear_scores(basis, labels, num_classes)
 
 
 def standardized(scores):

@@ -120,6 +120,13 @@ FOLDER = {
     "nct": {"method.warmup": 20},
 }
 
+FEATURES = FOLDER | {
+    "sr": MNIST["sr"],
+    "plc": {"method.warmup": 5},
+    "selfie": {"method.warmup": 10, "method.history": 10},
+    "co_teaching_plus": {"method.warmup": 5},
+}
+
 # Options that are given the noise rate; where noise is synthetic, it is known.
 NOISE_RATE_OPTIONS = {
     "mentornet": "forget_rate",
@@ -132,6 +139,7 @@ RECIPES = {  # data set -> method -> field -> value
     "animal10n": ANIMAL10N,
     "cifar10": CIFAR10,
     "digits": DIGITS,
+    "features": FEATURES,
     "folder": FOLDER,
     "mnist": MNIST,
     "webvision": WEBVISION,

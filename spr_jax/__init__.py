@@ -17,6 +17,7 @@ _HOME = {
     "Detection": "spr_jax.detection.types",
     "LOSSES": "spr_jax.losses",
     "METHODS": "spr_jax.methods",
+    "SPRClassifier": "spr_jax.estimator",
     "encode_images": "spr_jax.detection.encode",
     "find_label_errors": "spr_jax.detection.find",
     "sample_weights": "spr_jax.detection.find",

@@ -1,6 +1,7 @@
-"""Random views of images, and CutMix, drawn on the device where the network runs.
+"""Random views of images or vectors, and mixtures of two, drawn where the network runs.
 
-An augmentation maps (key, one image [h, w, channels]) to one image; `vmap` makes it a batch.
+An augmentation maps (key, one image [h, w, channels] or vector [k]) to one of the same shape;
+`vmap` makes it a batch.
 Its random choices come from the key of the epoch, the example's index in the data set and the
 number of the view, so they stay the same under any batch size, batch order or device count.
 Pixels stay uint8 until `normalise`, so that padding is black, as it is in torchvision.
@@ -34,9 +35,13 @@ class Mixed(NamedTuple):
 
 
 def normalise(images: Array, mean: Sequence[float], std: Sequence[float]) -> Array:
-    """(pixel / 255 - mean) / std in float32, for each channel of uint8 [..., h, w, channels]."""
+    """(pixel / 255 - mean) / std in float32, for each channel of uint8 [..., h, w, channels].
+
+    Numbers that are no pixels are not divided by 255.
+    """
+    largest = 255 if images.dtype == jnp.uint8 else 1
     center, scale = jnp.asarray(mean, jnp.float32), jnp.asarray(std, jnp.float32)
-    return images.astype(jnp.float32) * (1 / (255 * scale)) - center / scale
+    return images.astype(jnp.float32) * (1 / (largest * scale)) - center / scale
 
 
 def flip(key: Array, image: Array) -> Array:
@@ -125,8 +130,22 @@ def with_flip(crop: Callable) -> Callable:
     return augment
 
 
-AUGMENTATIONS = {
-    "none": lambda key, image: image,
+def feature_noise(key: Array, vector: Array, *, deviation: float = 0.2) -> Array:
+    """Add noise to every entry of a vector whose columns have about unit deviation."""
+    return vector + deviation * random.normal(key, vector.shape, vector.dtype)
+
+
+def feature_dropout(key: Array, vector: Array, *, rate: float = 0.1) -> Array:
+    """Set random entries of a vector to zero, their mean, and scale the others up."""
+    return jnp.where(random.bernoulli(key, rate, vector.shape), 0, vector / (1 - rate))
+
+
+OF_VECTORS = {
+    "none": lambda key, vector: vector,
+    "feature_noise": feature_noise,
+    "feature_dropout": feature_dropout,
+}
+AUGMENTATIONS = OF_VECTORS | {
     "flip": flip,
     "crop_flip": with_flip(pad_crop),
     "resized_crop_flip": with_flip(resized_crop),
@@ -145,7 +164,7 @@ def views(
     """Augment and normalise a batch.
 
     Args:
-        images: the batch once per view, uint8 [b, h, w, channels].
+        images: the batch once per view, uint8 [b, h, w, channels] or float32 [b, k].
         index: position of each example in the data set; it seeds the example's random choices.
         key: randomness of the epoch.
         augmentation: a name in AUGMENTATIONS.
@@ -153,7 +172,7 @@ def views(
         std: the standard deviation of the same.
 
     Returns:
-        The views, float32 [b, h, w, channels] each.
+        The views, float32 of the same shape each.
 
     Raises:
         ValueError: there is no augmentation of that name.
@@ -199,3 +218,17 @@ def cutmix(key: Array, images: Array, partner: Array | None = None) -> Mixed:
     area = (box.bottom - box.top) * (box.right - box.left)
     share = 1 - area.astype(jnp.float32) / (height * width)
     return Mixed(jnp.where(inside, images[partner], images), partner, share)
+
+
+def mixup(key: Array, inputs: Array, partner: Array | None = None) -> Mixed:
+    """Average each example with another one, with the same shares in the whole batch.
+
+    With l ~ Beta(1, 1), its own share is max(l, 1 - l): at least one half, as with CutMix.
+    Partners are a random permutation of the batch unless given.
+    Zhang et al., 2018, https://arxiv.org/abs/1710.09412.
+    """
+    share_key, partner_key = random.split(key)
+    partner = random.permutation(partner_key, len(inputs)) if partner is None else partner
+    share = random.uniform(share_key, dtype=jnp.float32)
+    share = jnp.maximum(share, 1 - share)
+    return Mixed(share * inputs + (1 - share) * inputs[partner], partner, share)

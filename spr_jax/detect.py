@@ -34,9 +34,8 @@ from spr_jax.detection.results import (
     write_results,
 )
 from spr_jax.detection.self_test import flip_labels, judge, print_judged
-from spr_jax.detection.tables import data_from_table
 from spr_jax.detection.types import Detection
-from spr_jax.detection.user_data import UserData
+from spr_jax.detection.user_data import UserData, data_from_table
 from spr_jax.devices import (
     PROGRAM_CACHE,
     cache_programs,
@@ -86,6 +85,7 @@ def _load_images(options, out):
             encoder=options.encoder,
             own_features=options.own_features,
             size=options.size,
+            pca_dim=options.pca_dim or 0,
             should_stop=should_stop,
         )
     if options.images:
@@ -153,7 +153,8 @@ def run(options: argparse.Namespace, out: Path) -> None:
         summary["self_test"] = {"share": options.self_test, **judged}
     try:
         write_results(found, data.labels, data.names, summary, out, data.unreadable)
-        shown = {"images": data.pictures, "names": data.names}
+        taken = (data.features_from or {}).get("encoder", "")
+        shown = {"images": data.pictures, "names": data.names, "source": taken}
         write_report(out / "report.html", found, features, data.labels, **shown)
         where = {"names": data.names, "root": data.root}
         exported = export(found, data.labels, options.export, out, **where)

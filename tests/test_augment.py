@@ -12,6 +12,7 @@ from PIL import Image
 from spr_jax import augment
 
 KEY = random.key(3)
+OF_IMAGES = sorted(set(augment.AUGMENTATIONS) - set(augment.OF_VECTORS)) + ["none"]
 PIXELS = {"mean": [0.0] * 3, "std": [1 / 255] * 3}  # normalisation that gives the pixels back
 
 
@@ -257,7 +258,7 @@ def test_views_do_not_depend_on_the_number_of_devices(two_views):
         np.testing.assert_array_equal(alone, shared)
 
 
-@pytest.mark.parametrize("augmentation", sorted(augment.AUGMENTATIONS))
+@pytest.mark.parametrize("augmentation", OF_IMAGES)
 def test_jitted_views_are_those_of_one_image_at_a_time(augmentation):
     images, index = make_images(3, 8, 8, 3), np.arange(3)
     options = {"augmentation": augmentation, **PIXELS}
@@ -278,3 +279,33 @@ def test_without_augmentation_the_images_are_normalised():
 def test_unknown_augmentation_is_refused():
     with pytest.raises(ValueError, match="'blur'; choose from .*'crop_flip'"):
         augment.views(make_images(1, 1, 8, 8, 3), np.arange(1), KEY, augmentation="blur", **PIXELS)
+
+
+def test_numbers_that_are_no_pixels_are_not_divided_by_255():
+    vectors = np.random.default_rng(0).standard_normal((3, 4)).astype(np.float32)
+    np.testing.assert_allclose(augment.normalise(vectors, [0.5], [2.0]), (vectors - 0.5) / 2)
+
+
+def test_feature_noise_and_dropout_keep_the_mean():
+    vector = np.array([1.0, -2.0, 0.0, 4.0], np.float32)
+    noisy = drawn(lambda key: augment.feature_noise(key, vector, deviation=0.3), 4000)
+    np.testing.assert_allclose(noisy.mean(axis=0), vector, atol=0.02)
+    np.testing.assert_allclose(noisy.std(axis=0), 0.3, atol=0.02)
+    dropped = drawn(lambda key: augment.feature_dropout(key, vector, rate=0.25), 4000)
+    np.testing.assert_allclose(dropped.mean(axis=0), vector, atol=0.1)
+    assert np.mean(dropped[:, 0] == 0) == pytest.approx(0.25, abs=0.03)
+    assert set(np.unique(dropped[:, 0])) == {0, np.float32(1 / 0.75)}
+
+
+@pytest.mark.parametrize("shape", [(6, 4), (6, 3, 3, 1)])
+def test_mixup_averages_with_partners(shape):
+    inputs = jnp.asarray(np.random.default_rng(0).standard_normal(shape), jnp.float32)
+    mixed = augment.mixup(KEY, inputs)
+    share = float(mixed.share)
+    assert 0.5 <= share <= 1 and sorted(mixed.partner.tolist()) == [*range(6)]
+    expected = share * inputs + (1 - share) * inputs[np.asarray(mixed.partner)]
+    np.testing.assert_allclose(mixed.images, expected, rtol=1e-6)
+    given = augment.mixup(KEY, inputs, partner=jnp.arange(6))
+    np.testing.assert_allclose(given.images, inputs, rtol=1e-6)
+    shares = drawn(lambda key: augment.mixup(key, inputs).share, 4000)
+    assert far_apart(shares, np.linspace(0.5, 1, 4000)) < 0.04  # uniform above one half

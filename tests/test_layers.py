@@ -11,8 +11,9 @@ LAYERS = (
     {"datasets", "methods"},
     {"training"},
     {"detection"},
-    {"review"},
-    {"main", "prepare", "detect", "apply", "configs"},  # commands, and the configs they are given
+    {"review", "estimator"},
+    # Commands, and the configs they are given.
+    {"main", "prepare", "detect", "apply", "encode", "configs"},
     {"experiments"},
 )
 

@@ -29,7 +29,7 @@ class Network:
             mutable=["batch_stats"],
             rngs=None if key is None else {"dropout": key},
         )
-        return output, self.replace(batch_stats=changed["batch_stats"])  # type: ignore[attr-defined]
+        return output, self.replace(batch_stats=changed.get("batch_stats", {}))  # type: ignore[attr-defined]
 
     def predict(self, images: Array) -> Output:
         """Eval-mode pass: running statistics, no dropout."""

@@ -6,7 +6,16 @@ them. A data set that is missing and cannot be prepared is a ValueError.
 
 from collections.abc import Callable
 
-from spr_jax.datasets import animal10n, cifar10, cifar10n, digits, folder, mnist, webvision
+from spr_jax.datasets import (
+    animal10n,
+    cifar10,
+    cifar10n,
+    digits,
+    features,
+    folder,
+    mnist,
+    webvision,
+)
 from spr_jax.types import Dataset
 
 DATASETS: dict[str, Callable[..., Dataset]] = {
@@ -17,6 +26,7 @@ DATASETS: dict[str, Callable[..., Dataset]] = {
     "animal10n": animal10n.animal10n,
     "webvision": webvision.webvision,
     "folder": folder.folder,
+    "features": features.features,
 }
 
 # Data sets that are written as records from their publisher's files.

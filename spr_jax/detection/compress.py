@@ -12,7 +12,7 @@ from numpy.lib.format import write_array_header_1_0
 
 from spr_jax.io.atomic import replace_file
 
-COMPONENTS = 512  # more than `pca_dim` is set to in practice
+COMPONENTS = 256  # at least; twice what the detector looks at where classes are few
 ROWS = 8192  # at a time: memory does not grow with the number of images
 
 
@@ -24,13 +24,18 @@ def leading_components(
 ) -> np.ndarray:
     """Return the leading principal components of features, [N, components], kept in a file.
 
-    Features with no more columns, or with more columns than rows, are returned as they are.
+    Features with no more columns, or with more columns than rows, are returned as they are. A file
+    with fewer components is replaced.
     """
     count, dim = features.shape
     if dim <= components or count < dim:
         return features
-    if not path.exists():
+    if not path.exists() or _load(path).shape[1] < components:
         _project(features, path, components)
+    return _load(path)
+
+
+def _load(path):
     return np.load(path, mmap_mode="r", allow_pickle=False)
 
 

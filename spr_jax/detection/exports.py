@@ -17,10 +17,10 @@ from xml.sax.saxutils import quoteattr
 import numpy as np
 
 import spr_jax
-from spr_jax.detection.inputs import label_array
 from spr_jax.detection.results import write_csv
 from spr_jax.detection.types import Detection
 from spr_jax.io.atomic import check_folder, replace_file, write_json
+from spr_jax.io.inputs import label_array
 from spr_jax.io.text import shown
 from spr_jax.registry import lookup
 

@@ -1,6 +1,6 @@
 """Find the label errors of a data set from the features of its examples.
 
-Arrays, tensors, frames or sparse matrices in (`inputs.py`), NumPy arrays out:
+Arrays, tensors, frames or sparse matrices in (`io/inputs.py`), NumPy arrays out:
 
     found = find_label_errors(features, labels)
     found.noise.rate, found.noise.interval    # the fraction of wrong labels
@@ -17,12 +17,12 @@ import jax
 import numpy as np
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
-from spr_jax.detection.inputs import SPARSE_COMPONENTS
-from spr_jax.detection.options import DetectorOptions, check_features, check_labels
+from spr_jax.detection.options import DetectorOptions
 from spr_jax.detection.progress import PATH_PROGRESS
 from spr_jax.detection.scaling import scale_if_better
 from spr_jax.detection.types import Detection, Noise, Promise
 from spr_jax.devices import device_mesh
+from spr_jax.io.inputs import SPARSE_COMPONENTS, check_features, check_labels
 from spr_jax.solver import Options, clean_set, plan_pieces
 from spr_jax.solver.noise_model import label_noise
 
@@ -131,11 +131,13 @@ def components_for(rows: int, *, num_classes: int) -> int:
 
 
 def _detect(features, classes, codes, options) -> Detection:
+    # Asynchronous: the model is traced while the path is being solved.
     path, num_together = _solve_path(features, codes, options)
     # The model is fitted to the whole data, while the path may have been solved in small pieces.
     dim = options.pca_dim or components_for(len(features), num_classes=num_together)
     dim = min(dim, max(len(features) // 2, 1))  # with more, an example explains its own label
-    model = jax.device_get(label_noise(features, codes, num_classes=len(classes), pca_dim=dim))
+    model = label_noise(features, codes, num_classes=len(classes), pca_dim=dim)
+    path, model = jax.device_get((path, model))
     if not is_explained(model):
         model = _know_nothing(model)
     clean, promise, order = _choose(path, model, codes, options)
@@ -168,17 +170,17 @@ def _solve_path(features, codes, options):
         report=PATH_PROGRESS.report if options.progress else None,
     )
     with PATH_PROGRESS.bar() if options.progress else contextlib.nullcontext():
-        path = jax.device_get(
-            clean_set(
-                features,
-                codes,
-                jax.random.key(options.seed),
-                keep=options.keep or 0.5,  # decides `path.clean`, which is read only with `keep`
-                plan=plan,
-                options=how,
-                mesh=mesh,
-            )
+        path = clean_set(
+            features,
+            codes,
+            jax.random.key(options.seed),
+            keep=options.keep or 0.5,  # decides `path.clean`, which is read only with `keep`
+            plan=plan,
+            options=how,
+            mesh=mesh,
         )
+        if options.progress:
+            jax.block_until_ready(path)
     return path, plan.classes_per_group
 
 

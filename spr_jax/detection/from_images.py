@@ -9,7 +9,7 @@ import numpy as np
 
 from spr_jax.datasets.images import open_image
 from spr_jax.detection.choose_encoder import SCRATCH, Choice, choose_encoder
-from spr_jax.detection.compress import leading_components
+from spr_jax.detection.compress import COMPONENTS, leading_components
 from spr_jax.detection.encode import DEFAULT_ENCODER, encode_in_folder, folder_of
 from spr_jax.detection.listing import Images, fingerprint_of, list_images, load_images
 from spr_jax.detection.user_data import Unreadable, UserData
@@ -30,6 +30,7 @@ def data_from_images(
     encoder: str = AUTO,
     own_features: str | None = None,
     size: int | None = None,
+    pca_dim: int = 0,
     should_stop: Callable[[int], bool] = lambda step: False,
 ) -> UserData:
     """List images and give them features, or say that networks are to be trained on them.
@@ -42,6 +43,7 @@ def data_from_images(
       encoder: a name in `ENCODERS`, onnx:FILE, `scratch`, or `auto` (`choose_encoder.py`).
       own_features: file of features instead, a row for each image in the order of the listing.
       size: to which images are resized to train on them.
+      pca_dim: principal components that the detector will be asked to use; 0: the usual ones.
       should_stop: asked after every block of images, and every step of training.
 
     Raises:
@@ -58,7 +60,7 @@ def data_from_images(
         key = fingerprint_of(images.dataset)
         choice, model = _choose(images, encoder, home, key, should_stop)
     if model:
-        data = _encode(images, model, home, key, should_stop)
+        data = _encode(images, model, home, key, pca_dim, should_stop)
     elif folder:
         data = _decode(images, folder, size, data_dir)
     else:
@@ -92,14 +94,15 @@ def _choose(
     return choice, None if choice.encoder == SCRATCH else candidate
 
 
-def _encode(images, encoder, home, key, should_stop) -> UserData:
+def _encode(images, encoder, home, key, pca_dim, should_stop) -> UserData:
     """Give features to the images that can be read."""
     pictures, folder = images.dataset.train.images, folder_of(encoder, home)
     features, errors = encode_in_folder(pictures, encoder, folder, key=key, should_stop=should_stop)
     if len(errors) == len(pictures):
         shutil.rmtree(home)
     data = _data_of(images, errors)
-    features = leading_components(features, folder / "components.npy")
+    components = max(COMPONENTS, 2 * len(np.unique(images.labels)), pca_dim)
+    features = leading_components(features, folder / "components.npy", components=components)
     if data.unreadable:
         features = features[data.unreadable.others(len(data.labels))]
     return data._replace(features=features)

@@ -1,9 +1,12 @@
 """What the user gave, in the form that the detector takes."""
 
+import csv
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
+
+from spr_jax.io.tables import read_columns
 
 
 class Unreadable(NamedTuple):
@@ -31,3 +34,11 @@ class UserData(NamedTuple):
     unreadable: Unreadable | None = None  # files that are not among the N
     root: Path | None = None  # folder that the names are files of
     features_from: dict[str, Any] | None = None  # the encoder, and why it was taken
+
+
+def data_from_table(path: str, *, label: str, features: str, names: str) -> UserData:
+    """Read a table for the command, whose `features` are a comma list, and say what is used."""
+    chosen = next(csv.reader([features]), [])
+    table = read_columns(path, label=label, features=chosen, names=names)
+    print(table.in_words())
+    return UserData(table.labels, table.features, table.names, root=Path(path).parent)

@@ -14,10 +14,11 @@ from typing import Any
 import jax.numpy as jnp
 import numpy as np
 
+from spr_jax import augment
 from spr_jax.losses import sparse_norm, sparse_penalty
 from spr_jax.methods.method import Method, expect
 from spr_jax.methods.selection_rules import RULES
-from spr_jax.methods.spr_steps import cutmix_step, opposite_partner, supervised_step
+from spr_jax.methods.spr_steps import mixed_step, opposite_partner, supervised_step
 from spr_jax.registry import build, extends, lookup
 
 PAPERS_RULE = MappingProxyType({"name": "share"})
@@ -26,6 +27,7 @@ PAPERS_RULE = MappingProxyType({"name": "share"})
 def spr_training(
     *,
     cutmix: float = 0.5,
+    mixing: str = "cutmix",
     penalty_weight: float = 1.2,
     penalty_growth: float = 1.02,
     penalty_q: float = 0.2,
@@ -37,7 +39,9 @@ def spr_training(
     """SPR's training with all labels called clean; whoever selects replaces `init` and `revise`.
 
     Args:
-      cutmix: probability of a CutMix step.
+      cutmix: probability of a step that mixes examples.
+      mixing: how: "cutmix" pastes a part of one image into another; "mixup", of images or vectors,
+        averages them.
       penalty_weight: lambda of the sparse penalty in the first epoch.
       penalty_growth: factor by which lambda grows every epoch.
       penalty_q: exponent q of the penalty sum_k p_k^q.
@@ -50,6 +54,7 @@ def spr_training(
     expect(0 <= cutmix <= 1, "cutmix", cutmix, "a probability from 0 to 1")
     no_partner = lambda key, clean: None  # noqa: E731
     find_partner = lookup({"batch": no_partner, "clean_noisy": opposite_partner}, pairing)
+    mix = lookup({"cutmix": augment.cutmix, "mixup": augment.mixup}, mixing)
     penalty = lookup({"probabilities": sparse_penalty, "logits": sparse_norm}, penalty_of)
     penalized = lookup({"clean": lambda clean: clean, "all": jnp.ones_like}, penalize)
 
@@ -77,7 +82,7 @@ def spr_training(
 
     def mixed(networks, batch, memory, key):
         clean = memory["clean"][batch.index]
-        return cutmix_step(networks, batch, clean, key, find_partner=find_partner)
+        return mixed_step(networks, batch, clean, key, mix=mix, find_partner=find_partner)
 
     def describe(memory, epoch):
         return {"sparse_weight": penalty_weight * penalty_growth**epoch}

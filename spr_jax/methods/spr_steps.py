@@ -1,7 +1,7 @@
 """The two steps of SPR's training, given which examples of the batch are clean.
 
     supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q), or the penalty of noisy ones, too
-    CutMix       boxes of other images pasted in; a noisy example's target is its prediction
+    mixed        two examples in one, by CutMix; a noisy example's target is its prediction
 
 lambda grows by a factor every epoch. B is the size of the batch, not the number of clean examples.
 """
@@ -10,7 +10,6 @@ import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from spr_jax.augment import cutmix as paste_boxes
 from spr_jax.losses import cross_entropy
 from spr_jax.methods.batch_masks import mean_over
 from spr_jax.methods.method import weighted_mean
@@ -34,8 +33,8 @@ def _part_of_mean(chosen, losses, weights):
     return weighted_mean(losses, weights * chosen)
 
 
-def cutmix_step(networks, batch, clean, key, *, find_partner):
-    """Mix images by pasted boxes, with given labels of clean and predictions of noisy examples.
+def mixed_step(networks, batch, clean, key, *, mix, find_partner):
+    """Mix examples two by two, with given labels of clean and predictions of noisy ones.
 
     A prediction is the mean over two views, without gradient; the features are those of the first.
     """
@@ -44,7 +43,7 @@ def cutmix_step(networks, batch, clean, key, *, find_partner):
     other, network = lax.stop_gradient(network.forward(batch.views[1], second_key))
     guess = jax.nn.softmax(output.logits) + jax.nn.softmax(other.logits)
     targets = jnp.where(clean, batch.labels, jnp.argmax(guess, axis=1))
-    mixed = paste_boxes(box_key, batch.images, find_partner(partner_key, clean))
+    mixed = mix(box_key, batch.images, find_partner(partner_key, clean))
     network = networks[0].replace(batch_stats=network.batch_stats)
     final, network = network.forward(mixed.images, mixed_key)
     own = cross_entropy(final.logits, targets)

@@ -39,6 +39,7 @@ def write_report(
     images: Any = None,  # [N, h, w, channels] uint8, or image files with the same indexing
     names: Sequence[str] | None = None,  # [N]
     title: str = "Label errors",
+    source: str = "",
     max_cards: int = MAX_CARDS,
 ) -> None:
     """Write the review page.
@@ -52,6 +53,7 @@ def write_report(
       images: shown on the cards; one that cannot be read leaves its card without a picture.
       names: file names, by which corrections refer to the examples; None: their positions.
       title: heading of the page.
+      source: where the features come from, such as the name of an encoder; "" leaves it out.
       max_cards: number of examples with neighbours and pictures: the most suspect, overall and of
         each pair of classes.
 
@@ -69,6 +71,7 @@ def write_report(
     ]
     data = {
         "title": title,
+        "source": source,
         "version": spr_jax.__version__,
         "fingerprint": _fingerprint(found, given, names),
         "criterion": _criterion(found),

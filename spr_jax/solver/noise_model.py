@@ -78,7 +78,7 @@ class Stage(NamedTuple):
 
 
 SIMPLE, MIXED, ANSWER, OVERLAP = (
-    Stage(*np.float32(flags)) for flags in ((0, 0, 1), (1, 0, 1), (1, 1, 1), (1, 0, 0))
+    Stage(*np.array(flags, np.float32)) for flags in ((0, 0, 1), (1, 0, 1), (1, 1, 1), (1, 0, 0))
 )
 
 

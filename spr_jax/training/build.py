@@ -9,15 +9,15 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 
-from spr_jax import noise
-from spr_jax.backbones import BACKBONES, Classifier
+from spr_jax import augment, noise
+from spr_jax.backbones import BACKBONES, OF_VECTORS, Classifier
 from spr_jax.backbones.network import make_network
 from spr_jax.datasets import DATASETS
 from spr_jax.devices import AXIS
 from spr_jax.methods import METHODS, Method, Stage
 from spr_jax.methods.method import Memory
 from spr_jax.methods.selection_rules import RULES
-from spr_jax.registry import build
+from spr_jax.registry import build, lookup
 from spr_jax.training.batches import num_steps
 from spr_jax.training.optim import make_optimizer, make_schedule
 from spr_jax.training.presets import PRESETS
@@ -36,6 +36,7 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
     method = build(METHODS, config.method)  # checks its options before any data is loaded
     if dataset is None:
         dataset = build(DATASETS, config.dataset)
+    check_inputs(config, dataset)
     dataset, manifest = noise.corrupt(dataset, **config.noise)
     dataset, validation, members = hold_out(dataset, config.validation_share, config.seed)
     stages = (Stage(method),) if isinstance(method, Method) else method
@@ -53,6 +54,26 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
         validation=validation,
         members=members,
     )
+
+
+def check_inputs(config, dataset: Dataset) -> None:
+    """Refuse what only images can have, where examples are vectors; and the other way round."""
+    is_image = len(dataset.train.images.shape) == 4
+    if is_image and dataset.augmentation in set(augment.OF_VECTORS) - {"none"}:
+        raise ValueError(f"{dataset.augmentation!r} augments vectors; {dataset.name} has images.")
+    if is_image:
+        return
+    lookup(augment.OF_VECTORS, dataset.augmentation)
+    if config.backbone.name not in OF_VECTORS:
+        raise ValueError(
+            f"backbone.name is {config.backbone.name!r}, a network for images, and {dataset.name} "
+            f"holds vectors; choose from {list(OF_VECTORS)}."
+        )
+    if config.method.get("cutmix") and config.method.mixing == "cutmix":
+        raise ValueError(
+            f"method.mixing is 'cutmix', which pastes parts of images, and {dataset.name} holds "
+            "vectors; set it to 'mixup', or method.cutmix to 0."
+        )
 
 
 def schedule_stages(

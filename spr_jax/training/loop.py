@@ -101,6 +101,35 @@ def train(
     return summary
 
 
+def train_in_memory(
+    config,
+    dataset: Dataset,
+    *,
+    weights: np.ndarray | None = None,
+    report: Callable[[str], None] | None = None,
+) -> tuple[Run, Progress]:
+    """Train without a folder: nothing is written, and nothing can be resumed.
+
+    Args:
+      config: resolved and checked.
+      dataset: to train on.
+      weights: [N], positive: how much each example counts; None: equally.
+      report: told the progress, a line per epoch; None: nobody is told.
+    """
+    run = make_run(config, dataset)._replace(weights=weights)
+    progress, data, stage = begin(config, run), data_on_devices(run), None
+    while progress.epoch < config.epochs:
+        if stage is not run.stage_at(progress.epoch):
+            stage = run.stage_at(progress.epoch)
+            program, progress = make_program(run, stage), enter_stage(config, run, progress)
+        progress, row = one_epoch(
+            config, run, program, progress, data, lambda step: False, shown=report is not None
+        )
+        if report is not None and row is not None:
+            report(line_of(row, config.epochs))
+    return run, progress
+
+
 def begin(config, run: Run) -> Progress:
     """The first epoch with fresh networks."""
     stage = run.stages[0]
@@ -121,12 +150,13 @@ def enter_stage(config, run: Run, progress: Progress) -> Progress:
 
 
 def one_epoch(
-    config, run: Run, program: Program, progress: Progress, data, should_stop
+    config, run: Run, program: Program, progress: Progress, data, should_stop, shown: bool = True
 ) -> tuple[Progress, dict[str, Any] | None]:
     """Train, select, evaluate; without a row of metrics if it was asked to stop on the way."""
     epoch, stage, steps = progress.epoch, run.stage_at(progress.epoch), run.steps_per_epoch
     before, start, taken = progress.memory, time.perf_counter(), progress.steps_taken
-    bar = tqdm(total=steps, initial=taken, leave=False, disable=jax.process_index() > 0)
+    hidden = not shown or jax.process_index() > 0
+    bar = tqdm(total=steps, initial=taken, leave=False, disable=hidden)
 
     def on_step(taken):
         bar.update()

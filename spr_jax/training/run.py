@@ -38,6 +38,7 @@ class Run(NamedTuple):
     manifest: Manifest | None = None
     validation: Split | None = None  # held out of the training data, with its noise
     members: np.ndarray | None = None  # [N], indices of the training data in the data set
+    weights: np.ndarray | None = None  # [N], positive: how much each example counts; None: equally
 
     @property
     def is_streamed(self) -> bool:
@@ -49,13 +50,17 @@ class Run(NamedTuple):
         return num_steps(count, self.batch_size, drop_last=self.drop_last)
 
     def visits(self, epoch: int) -> Visits:
-        return draw_visits(
+        visits = draw_visits(
             len(self.dataset.train.labels),
             self.batch_size,
             seed=self.seed,
             epoch=epoch,
             drop_last=self.drop_last,
         )
+        if self.weights is None:
+            return visits
+        weights = visits.weights * (self.weights / self.weights.mean())[visits.index]
+        return visits._replace(weights=weights.astype(np.float32))
 
     def key(self, purpose: str, epoch: int = 0) -> Array:
         """PRNG key for (purpose, epoch); purposes have independent streams."""

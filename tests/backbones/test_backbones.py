@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from spr_jax.backbones import BACKBONES, Classifier
+from spr_jax.backbones.network import make_network
 from spr_jax.backbones.vgg19_bn import adaptive_mean
 
 CASES = {  # image shape, classes, parameters with the head, feature dimension
@@ -13,6 +14,8 @@ CASES = {  # image shape, classes, parameters with the head, feature dimension
     "resnet18": ((32, 32, 3), 10, 11_173_962, 512),
     "vgg19_bn": ((64, 64, 3), 10, 139_622_218, 4096),
     "inception_resnet_v2": ((299, 299, 3), 50, 54_383_314, 1536),
+    "linear": ((20,), 10, 210, 20),
+    "mlp": ((20,), 10, 20 * 256 + 256 + 2 * 256 + 2570, 256),
 }
 SMALL = {"c2f2": ((8, 8, 1), {}), "resnet18": ((8, 8, 3), {"width": 2})}
 
@@ -47,7 +50,7 @@ def test_sizes(name):
 @pytest.mark.parametrize(
     "name",
     [
-        *(name for name in BACKBONES if name != "inception_resnet_v2"),
+        *(name for name in BACKBONES if name not in ("inception_resnet_v2", "linear")),
         pytest.param("inception_resnet_v2", marks=pytest.mark.slow),  # long to trace
     ],
 )
@@ -135,3 +138,33 @@ def test_shared_statistics_make_two_devices_one(name):
     )(variables, halves)
     np.testing.assert_allclose(parts[0].logits.reshape(8, -1), output.logits, atol=2e-5)
     jax.tree.map(lambda a, b: np.testing.assert_allclose(a[1], b, atol=1e-5), parts[1], updated)
+
+
+@pytest.mark.parametrize("batch_norm", [True, False])
+def test_layers_of_a_network_on_vectors(batch_norm):
+    """Images are flattened; the eval-mode pass in NumPy, with fresh running statistics."""
+    backbone = BACKBONES["mlp"](width=5, depth=2, dropout=0.5, batch_norm=batch_norm)
+    model = Classifier(backbone, 3)
+    images = np.random.default_rng(0).standard_normal((4, 2, 3, 1)).astype(np.float32)
+    variables = model.init(jax.random.key(0), images, False)
+    hidden, layers = images.reshape(4, 6), variables["params"]["backbone"]
+    assert ("batch_stats" in variables) == batch_norm
+    for number in range(2):
+        layer = layers[f"Dense_{number}"]
+        hidden = hidden @ layer["kernel"] + layer["bias"]
+        hidden = np.maximum(hidden / np.sqrt(1 + 1e-5) if batch_norm else hidden, 0)
+    output = model.apply(variables, images, False)
+    np.testing.assert_allclose(output.features, hidden, atol=1e-5)
+    head = variables["params"]["head"]
+    np.testing.assert_allclose(output.logits, hidden @ head["kernel"] + head["bias"], atol=1e-5)
+
+
+def test_a_linear_classifier_has_no_batch_statistics():
+    network = make_network(
+        Classifier(BACKBONES["linear"](), 3), jax.random.key(0), jnp.zeros((1, 6))
+    )
+    vectors = np.random.default_rng(0).standard_normal((4, 6)).astype(np.float32)
+    output, after = network.forward(vectors)
+    np.testing.assert_array_equal(output.features, vectors)
+    np.testing.assert_array_equal(output.logits, network.predict(vectors).logits)
+    assert after.batch_stats == {}

@@ -4,14 +4,19 @@ import numpy as np
 import pytest
 from conftest import make_data
 
-from spr_jax.detection.scaling import left_out_error, one_scale, scale_if_better
+from spr_jax.detection.scaling import left_out_error, scale_if_better
+from spr_jax.io.columns import scale_of
+
+
+def one_scale(features):
+    return scale_of(features).apply(features)
 
 
 def test_units_of_a_table_do_not_matter():
     features, given, _ = make_data(300, 10, 3, 0.1, dtype=np.float32)
     in_other_units = features * np.logspace(0, 6, 10, dtype=np.float32)
     scaled = scale_if_better(in_other_units, given)
-    np.testing.assert_allclose(scaled, one_scale(features, features), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(scaled, one_scale(features), rtol=1e-4, atol=1e-4)
 
 
 def test_scales_that_tell_signal_from_noise_are_kept():
@@ -28,20 +33,18 @@ def test_wild_cells_do_not_decide():
     scaled = scale_if_better(wild, given)
     assert np.abs(scaled).max() <= 8
     others = np.arange(10) != 2
-    np.testing.assert_allclose(
-        scaled[:, others], one_scale(features, features)[:, others], atol=1e-5
-    )
+    np.testing.assert_allclose(scaled[:, others], one_scale(features)[:, others], atol=1e-5)
 
 
 def test_a_column_that_is_mostly_one_value_keeps_its_spread():
     column = np.zeros((100, 1), np.float32)
     column[:10] = 1
-    scaled = one_scale(column, column)
+    scaled = one_scale(column)
     assert np.ptp(scaled) == pytest.approx(1 / np.sqrt(0.1), rel=1e-3)
 
 
 def test_constant_columns_become_zero():
-    assert (one_scale(np.full((20, 2), 7, np.float32), np.full((20, 2), 7, np.float32)) == 0).all()
+    assert (one_scale(np.full((20, 2), 7, np.float32)) == 0).all()
 
 
 def test_error_is_that_of_fits_without_the_example():

@@ -223,7 +223,7 @@ def mixed():
     """A CutMix step with a known box and known partners, and its case."""
     case = make_case(weights=UNEVEN, seed=2)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("spr_jax.methods.spr_steps.paste_boxes", fixed_cutmix)
+        patch.setattr("spr_jax.augment.cutmix", fixed_cutmix)
         return take(case, CUTMIX, make=spr), case
 
 

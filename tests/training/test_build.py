@@ -3,8 +3,9 @@
 import numpy as np
 import pytest
 
-from configs import digits_sym
+from configs import digits_sym, features
 from spr_jax.datasets.digits import digits
+from spr_jax.datasets.features import Given, dataset_of
 from spr_jax.methods.selection_rules import RULES
 from spr_jax.training import build
 from spr_jax.training.config import resolve
@@ -64,3 +65,29 @@ def test_a_method_without_a_selection_is_described_without_one():
     resolve(config)
     said = build.describe(config)
     assert "rule" not in said and "Preset" not in said and "Networks: 1 of " in said
+
+
+@pytest.mark.parametrize(
+    "changed, sentence",
+    [
+        ({"backbone": "c2f2"}, "backbone.name is 'c2f2', a network for images"),
+        ({"mixing": "cutmix"}, "method.mixing is 'cutmix', which pastes parts of images"),
+        ({"augmentation": "flip"}, "Unknown name 'flip'"),
+    ],
+)
+def test_what_only_images_can_have_is_refused_for_vectors(changed, sentence):
+    config = features.get_config()
+    resolve(config)
+    config.method.mixing = changed.get("mixing", "mixup")
+    config.backbone.name = changed.get("backbone", "mlp")
+    examples = np.random.default_rng(0).standard_normal((8, 3)), np.arange(8) % 2
+    dataset = dataset_of(Given(*examples), augmentation=changed.get("augmentation", "none"))
+    with pytest.raises(ValueError, match=sentence):
+        build.make_run(config, dataset)
+
+
+def test_images_take_no_noise_of_vectors():
+    config = digits_sym.get_config()
+    resolve(config)
+    with pytest.raises(ValueError, match="'feature_noise' augments vectors"):
+        build.make_run(config, digits()._replace(augmentation="feature_noise"))

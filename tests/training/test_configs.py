@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from configs import features
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
 from spr_jax.devices import AXIS
@@ -33,6 +34,7 @@ SHAPES = {  # of an image, number of classes; Inception takes no smaller ones
     "animal10n": ((64, 64, 3), 10),
     "folder": ((32, 32, 3), 10),
     "webvision": ((75, 75, 3), 50),
+    "features": ((16,), 10),
 }
 
 
@@ -40,13 +42,17 @@ def stand_in(name):
     shape, num_classes = SHAPES[name]
     labels = np.arange(2 * num_classes, dtype=np.int32) % num_classes
     images = np.random.default_rng(0).integers(0, 256, (len(labels), *shape), dtype=np.uint8)
+    if len(shape) == 1:
+        images = images / np.float32(255)
     split, statistics = Split(images, labels, labels), (0.5,) * shape[-1]
     classes = tuple(map(str, range(num_classes)))
-    return Dataset(name, split, {"test": split}, classes, statistics, statistics, "flip")
+    augmentation = "feature_noise" if len(shape) == 1 else "flip"
+    return Dataset(name, split, {"test": split}, classes, statistics, statistics, augmentation)
 
 
 def test_every_backbone_and_data_set_has_a_config():
     configs = [importlib.import_module(f"configs.{name}").get_config() for name in NAMES]
+    configs.append(features.get_config("spr,linear"))
     assert {config.backbone.name for config in configs} == {*BACKBONES}
     assert {config.dataset.name for config in configs} == {*DATASETS} == {*SHAPES}
 

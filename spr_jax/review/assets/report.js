@@ -141,7 +141,8 @@ function showAbout() {
   byId("about").textContent =
     `${count(numExamples)} examples of ${count(classes.length)} ` +
     `${classes.length === 1 ? "class" : "classes"}, reviewed entirely in this file: nothing leaves ` +
-    `your computer. Made by spr_jax ${data.version}.`;
+    `your computer.${data.source ? ` Features: ${data.source}.` : ""} ` +
+    `Made by spr_jax ${data.version}.`;
   byId("unexplained").hidden = data.explained;
   const kept = data.pictures ? Object.keys(data.pictures.cards).length : cardOf.size;
   const what = data.pictures ? "Pictures and nearest" : "Nearest";

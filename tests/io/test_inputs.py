@@ -7,9 +7,14 @@ import pytest
 from conftest import make_data
 
 from spr_jax import find_label_errors, sample_weights
-from spr_jax.detection import inputs
-from spr_jax.detection.inputs import feature_array, label_array, principal_components
-from spr_jax.detection.options import check_features, check_labels
+from spr_jax.io import inputs
+from spr_jax.io.inputs import (
+    check_features,
+    check_labels,
+    feature_array,
+    label_array,
+    principal_components,
+)
 
 FEATURES = np.array([[1.5, 2.0], [3.0, -4.0], [0.0, 0.25]])
 

@@ -5,7 +5,6 @@ chosen = read_columns("texts.parquet", label="topic", features=["embedding"], na
 """
 
 import contextlib
-import csv
 import difflib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,9 +12,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spr_jax.detection.inputs import label_array
-from spr_jax.detection.user_data import UserData
 from spr_jax.io.arrays import labels_of, read_csv
+from spr_jax.io.inputs import label_array
 from spr_jax.io.text import shown
 
 NAMED_AT_MOST = 10  # columns in a sentence
@@ -34,14 +32,6 @@ class Columns(NamedTuple):
         """Say which columns are used, and which are not."""
         left_out = f"; not numbers, left out: {_listed(self.unused)}" if self.unused else ""
         return f"Features: {self.features.shape[1]} numbers ({_listed(self.used)}){left_out}."
-
-
-def data_from_table(path: str, *, label: str, features: str, names: str) -> UserData:
-    """Read a table for the command, whose `features` are a comma list, and say what is used."""
-    chosen = next(csv.reader([features]), [])
-    table = read_columns(path, label=label, features=chosen, names=names)
-    print(table.in_words())
-    return UserData(table.labels, table.features, table.names, root=Path(path).parent)
 
 
 def read_columns(

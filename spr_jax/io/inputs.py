@@ -1,7 +1,8 @@
 """Arrays from whatever a user has: frames, tensors, columns of data sets, sparse matrices, lists.
 
 Objects are recognized by what they can do, so that none of their libraries is imported. Pandas and
-polars frames and series, Arrow and JAX arrays convert themselves; the others are helped.
+polars frames and series, Arrow and JAX arrays convert themselves; the others are helped. What
+cannot be used is named in one sentence.
 """
 
 import numbers
@@ -67,6 +68,72 @@ def label_array(values: Any) -> np.ndarray:
             if all(isinstance(label, kind) for label in labels.flat):
                 return np.array(labels.tolist())
     return labels
+
+
+def check_features(features, components: int = SPARSE_COMPONENTS) -> np.ndarray:
+    """Return the features as float32 [N, d], scaled to stay within single precision."""
+    features = feature_array(features, components)
+    if features.dtype.kind not in "fiub":
+        raise ValueError(f"Features have the type {features.dtype}; expected numbers.")
+    if features.ndim != 2:
+        raise ValueError(
+            f"Features have the shape {features.shape}; expected [examples, features], one row "
+            "for each example."
+        )
+    if features.size == 0:
+        raise ValueError(f"Features are empty, of shape {features.shape}; expected some rows.")
+    # One number per row is enough to see what is not finite, without copying everything.
+    extreme = np.maximum(features.max(axis=1), -features.min(axis=1).astype(np.float64))
+    wrong = np.flatnonzero(~(extreme < np.finfo(np.float32).max))
+    if len(wrong):
+        raise ValueError(
+            f"{len(wrong)} rows of the features hold NaN or infinite values, the first at index "
+            f"{wrong[0]}; expected finite numbers (of at most 3e38): repair or drop these rows."
+        )
+    smallest = np.finfo(np.float64 if features.dtype == np.float64 else np.float32).tiny
+    scale = max(float(extreme.max()), float(smallest))  # zeros stay zeros
+    if features.dtype == np.float64:  # a common offset would not survive single precision
+        features = features / scale
+        features -= features.mean(axis=0)
+    elif not 1e-6 < scale < 1e6:  # squares must stay within single precision
+        features = features / np.float32(scale)
+    return features.astype(np.float32, copy=False)
+
+
+def check_labels(labels, num_features: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the classes [c], sorted, and the label of each example as its index in them [N]."""
+    labels = label_array(labels)
+    if labels.ndim != 1:
+        raise ValueError(f"Labels have the shape {labels.shape}; expected [examples].")
+    if len(labels) != num_features:
+        raise ValueError(
+            f"Got {num_features} rows of features but {len(labels)} labels; they must match "
+            "(in a file, a line of column names must name one of them 'label')."
+        )
+    if labels.dtype.kind not in "iubfU":
+        raise ValueError(f"Labels have the type {labels.dtype}; expected integers or class names.")
+    if labels.dtype.kind == "f":
+        labels = _whole_numbers(labels)
+    if labels.dtype.kind == "i" and labels.min() < 0:
+        first = np.flatnonzero(labels < 0)[0]
+        raise ValueError(
+            f"{(labels < 0).sum()} labels are negative, the first is {labels[first]} at index "
+            f"{first}; expected integers from 0 or class names."
+        )
+    classes, codes = np.unique(labels, return_inverse=True)
+    if len(classes) < 2:
+        raise ValueError(f"All labels are {shown(classes[0])}; expected at least two classes.")
+    return classes, codes.astype(np.int32)
+
+
+def _whole_numbers(labels):
+    wrong = np.flatnonzero(~((np.abs(labels) < 2**53) & (labels == np.round(labels))))
+    if len(wrong):
+        raise ValueError(
+            f"{len(wrong)} labels are not integers, the first is {labels[wrong[0]]} at index "
+            f"{wrong[0]}; expected integers from 0 or class names."
+        )
+    return labels.astype(np.int64)
 
 
 def is_missing(value: Any) -> bool:

@@ -5,7 +5,7 @@ import csv
 import numpy as np
 import pytest
 
-from spr_jax.detection.tables import read_columns
+from spr_jax.io.tables import read_columns
 
 TABLE = """file,size,weight,city,kind
 a.png,1,100,Rome,cat

@@ -1,0 +1,44 @@
+"""Networks on vectors: features of another network, or measurements."""
+
+from typing import Any
+
+from flax import linen as nn
+from jax import Array
+
+from spr_jax.backbones.layers import dense, norm
+
+
+class Linear(nn.Module):
+    """Features [b, d]: the input itself, so that with its head it is a linear classifier."""
+
+    dtype: Any = None
+    axis_name: str | None = None
+    head = staticmethod(dense)
+
+    @nn.compact
+    def __call__(self, inputs: Array, train: bool) -> Array:
+        return inputs.reshape(len(inputs), -1)
+
+
+class MLP(nn.Module):
+    """Features [b, width]: fully connected layers, each with ReLU. Images are flattened."""
+
+    width: int = 256
+    depth: int = 1  # hidden layers
+    dropout: float = 0.0
+    batch_norm: bool = True
+    dtype: Any = None
+    axis_name: str | None = None
+    head = staticmethod(dense)
+
+    @nn.compact
+    def __call__(self, inputs: Array, train: bool) -> Array:
+        hidden = inputs.reshape(len(inputs), -1)
+        for _ in range(self.depth):
+            hidden = dense(self.width, hidden.shape[1], dtype=self.dtype)(hidden)
+            if self.batch_norm:
+                hidden = norm(self, train)(hidden)
+            hidden = nn.relu(hidden)
+            if self.dropout:
+                hidden = nn.Dropout(self.dropout, deterministic=not train)(hidden)
+        return hidden

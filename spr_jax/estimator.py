@@ -1,0 +1,155 @@
+"""A scikit-learn classifier that learns from labels of which some are wrong.
+
+model = SPRClassifier().fit(features, labels)
+model.predict(others)
+model.noise_.rate, model.detection_.order[:100]   # what it found about the labels
+"""
+
+from typing import Any
+
+import jax
+import numpy as np
+from flax.jax_utils import unreplicate
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
+
+from spr_jax.datasets.features import Given, dataset_of
+from spr_jax.detection.find import components_for, find_label_errors
+from spr_jax.io.columns import scale_of
+from spr_jax.methods import METHODS
+from spr_jax.registry import suggestion
+from spr_jax.training.base_config import get_config
+from spr_jax.training.batches import num_steps
+from spr_jax.training.config import check, resolve
+from spr_jax.training.loop import train_in_memory
+
+ROWS = 1024  # predicted at a time
+STEPS = 1500  # of training, at least
+LEAST_ROWS = 10  # examples whose labels can be judged
+
+
+class SPRClassifier(ClassifierMixin, BaseEstimator):
+    """Classify vectors after learning from noisy labels.
+
+    A small network is trained by one of the package's methods; by default SPR, which after every
+    epoch goes on with the labels that are probably correct.
+
+    Args:
+      method: a name in `spr_jax.METHODS`.
+      hidden: width of the hidden layer; 0 for a linear classifier. None chooses by the data.
+      epochs: None chooses by the number of examples, as do
+      batch_size: and
+      learning_rate: of SGD, which falls to zero along a cosine.
+      options: of the method, as in `config.method`; for "spr" also those of its rule, as `select`.
+      random_state: seed of all random choices. The same data and seed give the same network.
+      verbose: show the progress.
+
+    Attributes:
+      classes_: [c], sorted.
+      detection_: label errors of the training data, as `find_label_errors` returns them; None where
+        there are too few examples to judge.
+      noise_: of `detection_`: estimated fraction of wrong labels, overall and of each class.
+      clean_: [N], which labels are probably correct.
+
+    Example:
+      >>> model = SPRClassifier(random_state=1).fit(features, labels)
+      >>> model.score(test_features, test_labels)
+    """
+
+    def __init__(
+        self,
+        method: str = "spr",
+        *,
+        hidden: int | None = None,
+        epochs: int | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        options: dict[str, Any] | None = None,
+        random_state: int | None = 0,
+        verbose: bool = False,
+    ) -> None:
+        self.method = method
+        self.hidden = hidden
+        self.epochs = epochs
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.options = options
+        self.random_state = random_state
+        self.verbose = verbose
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> "SPRClassifier":  # noqa: N803
+        """Learn from vectors [N, k] and their labels [N], some of which may be wrong.
+
+        Raises:
+          ValueError: in one sentence, what was given and what is expected.
+        """
+        X, y = validate_data(self, X, y, dtype=np.float64)  # noqa: N806
+        check_classification_targets(y)
+        weights = None if sample_weight is None else _check_sample_weight(sample_weight, X)
+        if weights is not None:
+            X, y, weights = X[weights > 0], y[weights > 0], weights[weights > 0]  # noqa: N806
+        self.classes_, codes = np.unique(y, return_inverse=True)
+        if len(self.classes_) < 2:
+            raise ValueError(
+                f"All labels are {self.classes_[0]!r}: the data has only one class, and a "
+                "classifier can't be trained when only one class is present; expected at least two."
+            )
+        self.scale_ = scale_of(X)
+        self.detection_ = find_label_errors(X, codes) if len(X) >= LEAST_ROWS else None
+        self.noise_ = None if self.detection_ is None else self.detection_.noise
+        self.clean_ = np.ones(len(X), bool) if self.detection_ is None else self.detection_.clean
+        names = np.arange(len(self.classes_))
+        dataset = dataset_of(Given(X, codes, class_names=names))
+        config = self._config(len(X), len(self.classes_))
+        report = print if self.verbose else None
+        run, progress = train_in_memory(config, dataset, weights=weights, report=report)
+        self._method = run.stages[-1].method
+        self._networks = jax.device_get(unreplicate(progress.state.evaluated))
+        self._memory = progress.memory
+        return self
+
+    def _config(self, count, num_classes):
+        """The training, sized to the data."""
+        if self.method not in METHODS:
+            raise ValueError(f"method is {self.method!r}; {suggestion(self.method, METHODS)}")
+        hidden = self._hidden(count, num_classes)
+        config = get_config(self.method, dataset="features", backbone="mlp" if hidden else "linear")
+        config.preset = "noise_model"
+        config.seed = 0 if self.random_state is None else int(self.random_state)
+        devices = jax.device_count()
+        batch = self.batch_size or 2 ** int(np.clip(np.log2(count / 20), 4, 8))
+        config.batch_size = config.eval_batch_size = -(-batch // devices) * devices
+        steps = num_steps(count, config.batch_size)
+        config.epochs = self.epochs or int(np.clip(STEPS // steps, 30, 200))
+        config.optimizer.learning_rate = self.learning_rate or 0.02
+        config.optimizer.weight_decay = 1e-3
+        if hidden:
+            config.backbone.width = hidden
+        if "mixing" in config.method:
+            config.method.mixing = "mixup"
+            config.method.select.pca_dim = components_for(count, num_classes=num_classes)
+        with config.unlocked():
+            config.method.update(self.options or {})
+        resolve(config)
+        check(config, has_dataset=True)
+        return config
+
+    def _hidden(self, count, num_classes):
+        return 256 if self.hidden is None else self.hidden
+
+    def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
+        """Probability of each class in `classes_`, [M, c]."""
+        check_is_fitted(self, "scale_")
+        X = validate_data(self, X, dtype=np.float64, reset=False)  # noqa: N806
+        inputs = self.scale_.apply(X).astype(np.float32)
+        predict = jax.jit(lambda rows: self._method.predict(self._networks, self._memory, rows))
+        padded = np.pad(inputs, ((0, -len(inputs) % ROWS), (0, 0)))
+        parts = [np.asarray(predict(rows)) for rows in padded.reshape(-1, ROWS, inputs.shape[1])]
+        found = np.concatenate(parts)[: len(X)].astype(np.float64)
+        return found / found.sum(axis=1, keepdims=True)
+
+    def predict(self, X: Any) -> np.ndarray:  # noqa: N803
+        """The most probable class of each example, [M]."""
+        check_is_fitted(self, "scale_")
+        return self.classes_[np.argmax(self.predict_proba(X), axis=1)]

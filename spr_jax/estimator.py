@@ -5,6 +5,7 @@ model.predict(others)
 model.noise_.rate, model.detection_.order[:100]   # what it found about the labels
 """
 
+from functools import partial
 from typing import Any
 
 import jax
@@ -17,9 +18,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from spr_jax.datasets.features import Given, dataset_of
 from spr_jax.detection.find import components_for, find_label_errors
 from spr_jax.io.columns import scale_of
-from spr_jax.methods import METHODS
-from spr_jax.registry import suggestion
-from spr_jax.training.base_config import get_config
+from spr_jax.methods import METHODS, Method
+from spr_jax.registry import build, suggestion
+from spr_jax.training.base_config import get_config, suit_vectors
 from spr_jax.training.batches import num_steps
 from spr_jax.training.config import check, resolve
 from spr_jax.training.loop import train_in_memory
@@ -32,8 +33,9 @@ LEAST_ROWS = 10  # examples whose labels can be judged
 class SPRClassifier(ClassifierMixin, BaseEstimator):
     """Classify vectors after learning from noisy labels.
 
-    A small network is trained by one of the package's methods; by default SPR, which after every
-    epoch goes on with the labels that are probably correct.
+    A small network is trained by one of the package's methods. By default that is SPR: it judges
+    the labels by the vectors (`find_label_errors`), and learns from each in proportion to the
+    probability that it is correct.
 
     Args:
       method: a name in `spr_jax.METHODS`.
@@ -95,55 +97,84 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
                 f"All labels are {self.classes_[0]!r}: the data has only one class, and a "
                 "classifier can't be trained when only one class is present; expected at least two."
             )
+        config = self._config(len(X), len(self.classes_))
+        dataset = dataset_of(Given(X, codes, class_names=np.arange(len(self.classes_))))
         self.scale_ = scale_of(X)
-        self.detection_ = find_label_errors(X, codes) if len(X) >= LEAST_ROWS else None
+        self.detection_ = self._judge(X, codes)
         self.noise_ = None if self.detection_ is None else self.detection_.noise
         self.clean_ = np.ones(len(X), bool) if self.detection_ is None else self.detection_.clean
-        names = np.arange(len(self.classes_))
-        dataset = dataset_of(Given(X, codes, class_names=names))
-        config = self._config(len(X), len(self.classes_))
-        report = print if self.verbose else None
-        run, progress = train_in_memory(config, dataset, weights=weights, report=report)
-        self._method = run.stages[-1].method
-        self._networks = jax.device_get(unreplicate(progress.state.evaluated))
-        self._memory = progress.memory
+        _, progress = train_in_memory(
+            config,
+            dataset,
+            weights=weights,
+            known=self._known() if config.method.get("record_from") == "inputs" else None,
+            report=print if self.verbose else None,
+        )
+        self.method_options_ = config.method.to_dict()
+        self.networks_ = jax.device_get(unreplicate(progress.state.evaluated))
+        self.memory_ = progress.memory
+        self.__dict__.pop("_predict", None)  # of an earlier fit
         return self
+
+    def _judge(self, features, codes):
+        """The label errors, in the names of the classes; None if there are too few examples."""
+        if len(features) < LEAST_ROWS:
+            return None
+        found = find_label_errors(features, codes)
+        noise = found.noise._replace(classes=self.classes_)
+        return found._replace(suggested=self.classes_[found.suggested], noise=noise)
+
+    def _known(self):
+        """What SPR would find out about these labels again."""
+        if self.detection_ is None or not self.noise_.explained:
+            return None  # nothing is flagged then, but to learn a guess is better than none
+        probability = self.detection_.error_probability
+        correct = (1 - probability).astype(np.float32)
+        return {"clean": self.detection_.clean, "suspicion": probability, "correct": correct}
 
     def _config(self, count, num_classes):
         """The training, sized to the data."""
         if self.method not in METHODS:
             raise ValueError(f"method is {self.method!r}; {suggestion(self.method, METHODS)}")
-        hidden = self._hidden(count, num_classes)
+        if self.method == "oracle":
+            raise ValueError("method is 'oracle', which needs the true labels; choose another one.")
+        if self.hidden is not None and self.hidden < 0:
+            raise ValueError(
+                f"hidden is {self.hidden}; expected 0, for a linear classifier, or more."
+            )
+        hidden = _first(self.hidden, 256)
         config = get_config(self.method, dataset="features", backbone="mlp" if hidden else "linear")
         config.preset = "noise_model"
         config.seed = 0 if self.random_state is None else int(self.random_state)
         devices = jax.device_count()
-        batch = self.batch_size or 2 ** int(np.clip(np.log2(count / 20), 4, 8))
+        batch = _first(self.batch_size, 2 ** int(np.clip(np.log2(count / 20), 4, 8)))
         config.batch_size = config.eval_batch_size = -(-batch // devices) * devices
         steps = num_steps(count, config.batch_size)
-        config.epochs = self.epochs or int(np.clip(STEPS // steps, 30, 200))
-        config.optimizer.learning_rate = self.learning_rate or 0.02
+        config.epochs = _first(self.epochs, int(np.clip(STEPS // steps, 30, 200)))
+        config.optimizer.learning_rate = _first(self.learning_rate, 0.02)
         config.optimizer.weight_decay = 1e-3
         if hidden:
             config.backbone.width = hidden
-        if "mixing" in config.method:
-            config.method.mixing = "mixup"
+        suit_vectors(config)
+        if "select" in config.method:
             config.method.select.pca_dim = components_for(count, num_classes=num_classes)
-        with config.unlocked():
-            config.method.update(self.options or {})
+        for name, value in (self.options or {}).items():
+            if name not in config.method:
+                raise ValueError(
+                    f"options has {name!r}, which {self.method!r} does not know; "
+                    f"{suggestion(name, config.method)}"
+                )
+            config.method[name] = value
         resolve(config)
         check(config, has_dataset=True)
         return config
-
-    def _hidden(self, count, num_classes):
-        return 256 if self.hidden is None else self.hidden
 
     def predict_proba(self, X: Any) -> np.ndarray:  # noqa: N803
         """Probability of each class in `classes_`, [M, c]."""
         check_is_fitted(self, "scale_")
         X = validate_data(self, X, dtype=np.float64, reset=False)  # noqa: N806
         inputs = self.scale_.apply(X).astype(np.float32)
-        predict = jax.jit(lambda rows: self._method.predict(self._networks, self._memory, rows))
+        predict = partial(self._compiled(), self.networks_, self.memory_)
         padded = np.pad(inputs, ((0, -len(inputs) % ROWS), (0, 0)))
         parts = [np.asarray(predict(rows)) for rows in padded.reshape(-1, ROWS, inputs.shape[1])]
         found = np.concatenate(parts)[: len(X)].astype(np.float64)
@@ -153,3 +184,18 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
         """The most probable class of each example, [M]."""
         check_is_fitted(self, "scale_")
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
+
+    def _compiled(self):
+        """The method's own prediction; compiled once, and not stored."""
+        if not hasattr(self, "_predict"):
+            built = build(METHODS, self.method_options_)
+            method = built if isinstance(built, Method) else built[-1].method
+            self._predict = jax.jit(method.predict)
+        return self._predict
+
+    def __getstate__(self):
+        return {name: value for name, value in super().__getstate__().items() if name != "_predict"}
+
+
+def _first(given, usual):
+    return usual if given is None else given

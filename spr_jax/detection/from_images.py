@@ -125,7 +125,7 @@ def _data_of(images: Images, errors: dict[int, str]) -> UserData:
     """The examples without those whose files cannot be read, which are listed beside them."""
     train, labels, true = images.dataset.train, images.labels, images.true
     if not errors:
-        return UserData(labels, None, train.names, true=true)
+        return UserData(labels, None, train.names, pictures=train.images, true=true)
     names = np.array(train.images.paths if train.names is None else train.names)
     lost = np.array(sorted(errors))
     if len(lost) == len(labels):
@@ -140,5 +140,5 @@ def _data_of(images: Images, errors: dict[int, str]) -> UserData:
             f"No image of the class {shown(gone[0])} can be read, and one class is left; the first "
             f"error: {errors[lost[0]]}"
         )
-    true = None if true is None else true[kept]
-    return UserData(labels[kept], None, names[kept], true=true, unreadable=unreadable)
+    true, pictures = None if true is None else true[kept], train.take(kept).images
+    return UserData(labels[kept], None, names[kept], pictures, true, unreadable=unreadable)

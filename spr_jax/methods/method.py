@@ -59,7 +59,8 @@ class Method(NamedTuple):
       num_networks: networks that are trained side by side.
       num_views: augmented views of each image in a batch.
       record_from: "train", or "scan" for an eval-mode pass after the epoch, which records the
-        logits and features of the first network instead.
+        logits and features of the first network instead, or "inputs": the features are the
+        vectors of the data set themselves.
       needs_truth: hand `init` the mask [N] of correct labels. For upper bounds only.
     """
 

@@ -45,6 +45,7 @@ class Rule(NamedTuple):
 
     choose: Callable[..., Selection]  # (features, labels, key, clean) -> Selection
     numbers: tuple[str, ...] = ()  # names of the numbers it logs
+    gives_probability: bool = False  # its suspicion is the probability that a label is wrong
 
 
 def share(
@@ -93,7 +94,10 @@ def share(
 
 
 def noise_model(
-    max_error_probability: float = 0.1, min_correct_kept: float = 0.9, pca_dim: int = 64
+    max_error_probability: float = 0.1,
+    min_correct_kept: float = 0.9,
+    pca_dim: int = 64,
+    lift: bool = False,
 ) -> Rule:
     """Keep the labels that are probably correct, by the label-noise model. No path is solved.
 
@@ -106,6 +110,8 @@ def noise_model(
       min_correct_kept: keep at least this fraction of the labels of each class that the model
         estimates to be correct, however doubtful they are.
       pca_dim: principal components that the model sees.
+      lift: also use a kernel regression; for inputs, as the last layer of a network is linear in
+        its features.
     """
     expect(
         0 < max_error_probability <= 1,
@@ -118,7 +124,7 @@ def noise_model(
     )
 
     def choose(features, labels, key, clean):
-        noise = _fit_noise(features, labels, pca_dim)
+        noise = _fit_noise(features, labels, pca_dim, lift)
         correct = 1 - noise.rate[1:]  # of each class
         surest = _least_suspect(noise.wrong, labels, min_correct_kept * correct)
         clean = (noise.wrong < max_error_probability) | surest
@@ -128,7 +134,7 @@ def noise_model(
         }
         return Selection(clean, noise.wrong, numbers)
 
-    return Rule(choose, ("estimated_noise", "expected_wrong_in_clean"))
+    return Rule(choose, ("estimated_noise", "expected_wrong_in_clean"), gives_probability=True)
 
 
 def path(pca_dim: int = 64, penalty: str = "l21", num_penalties: int = 100) -> Rule:
@@ -241,14 +247,14 @@ def _expect_share(keep):
     expect(0 < keep <= 1, "keep", keep, "a share above 0, up to 1")
 
 
-def _fit_noise(features, labels, pca_dim):
+def _fit_noise(features, labels, pca_dim, lift=False):
     return label_noise(
         jnp.asarray(features),
         labels,
         num_classes=int(labels.max()) + 1,
         pca_dim=pca_dim,
         intervals=False,
-        lift=False,  # the network's last layer is linear in its features
+        lift=lift,
     )
 
 

@@ -49,7 +49,8 @@ def spr_training(
       penalize: the "clean" examples, or "all": untrusted examples then act as unlabeled data, on
         which the penalty pushes the network to commit to one class.
       pairing: mix with any example of the "batch", or "clean_noisy": clean with noisy ones only.
-      divide_by_clean: divide the loss by the number of clean examples, not by the batch size.
+      divide_by_clean: divide the loss by the number of clean examples, or the sum of their weights,
+        not by the batch size.
     """
     expect(0 <= cutmix <= 1, "cutmix", cutmix, "a probability from 0 to 1")
     no_partner = lambda key, clean: None  # noqa: E731
@@ -69,14 +70,15 @@ def spr_training(
         # As released: no penalty where supervised steps are the first epoch's only.
         weight = penalty_weight * growth if cutmix < 1 else 0
         clean = memory["clean"][batch.index]
+        trust = memory["correct"][batch.index] if "correct" in memory else clean
         return supervised_step(
             networks,
             batch,
-            clean,
+            trust,
             key,
             weight=weight,
             penalty=partial(penalty, q=penalty_q),
-            penalized=penalized(clean),
+            penalized=penalized(trust),
             divide_by_clean=divide_by_clean,
         )
 
@@ -99,6 +101,7 @@ def spr_training(
 @extends(spr_training)
 def spr(
     *,
+    weights: str = "hard",
     record_from: str = "train",
     visit_order_defect: bool = False,
     select: Mapping[str, Any] = PAPERS_RULE,
@@ -107,28 +110,43 @@ def spr(
     """Scalable penalized regression: learn from the labels that the features explain.
 
     Args:
-      record_from: select by features of the training pass ("train") or of an eval-mode pass after
-        the epoch ("scan").
+      weights: learn from clean examples alone ("hard"), or from each in proportion to the
+        "probability" that its label is correct.
+      record_from: select by features of the training pass ("train"), of an eval-mode pass after
+        the epoch ("scan"), or by the "inputs" themselves, where these are vectors. Those do not
+        change, so the selection after the first epoch stays.
       visit_order_defect: take positions in visiting order for indices, as the released code does
         (for a forensic experiment).
       select: name and options of the selection rule.
       **training: options of `spr_training`.
     """
     rule = build(RULES, select)
-    lookup({"train": None, "scan": None}, record_from)
+    lookup({"train": None, "scan": None, "inputs": None}, record_from)
+    by_probability = lookup({"hard": False, "probability": True}, weights)
+    expect(
+        rule.gives_probability or not by_probability,
+        "weights",
+        weights,
+        f"'hard' with the rule {select['name']!r}, which gives no probabilities",
+    )
     trained = spr_training(**training)
 
     def init(labels, num_classes):
         numbers = {name: jnp.float32(0) for name in rule.numbers}
-        return trained.init(labels, num_classes) | {"selection": numbers}
+        memory = trained.init(labels, num_classes) | {"selection": numbers}
+        return memory | ({"correct": jnp.ones(len(labels))} if by_probability else {})
 
     def revise(memory, epoch, key):
+        if record_from == "inputs" and epoch.number > 0:
+            return memory
         labels = np.asarray(epoch.labels)
         chosen = rule.choose(epoch.record["features"], labels, key, memory["clean"])
         clean = chosen.clean & epoch.visited
         if visit_order_defect:
             clean = clean[jnp.argsort(epoch.position)]
         memory = memory | {"clean": clean, "selection": dict(chosen.numbers)}
+        if by_probability:
+            memory = memory | {"correct": jnp.where(epoch.visited, 1 - chosen.suspicion, 0)}
         return memory if chosen.suspicion is None else memory | {"suspicion": chosen.suspicion}
 
     return trained._replace(init=init, revise=revise, record_from=record_from)

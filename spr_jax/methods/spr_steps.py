@@ -1,4 +1,4 @@
-"""The two steps of SPR's training, given which examples of the batch are clean.
+"""The two steps of SPR's training, given which examples of the batch are clean, or how surely.
 
     supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q), or the penalty of noisy ones, too
     mixed        two examples in one, by CutMix; a noisy example's target is its prediction
@@ -17,6 +17,8 @@ from spr_jax.methods.method import weighted_mean
 
 def supervised_step(networks, batch, clean, key, *, weight, penalty, penalized, divide_by_clean):
     """Sum cross-entropy of the clean examples and the weighted sparse penalty of the penalized.
+
+    `clean` and `penalized` are masks, or weights from 0 to 1.
 
     The constant c^(1-q) that the released loss has for each noisy example carries no gradient and
     is left out.

@@ -61,6 +61,11 @@ def check_inputs(config, dataset: Dataset) -> None:
     is_image = len(dataset.train.images.shape) == 4
     if is_image and dataset.augmentation in set(augment.OF_VECTORS) - {"none"}:
         raise ValueError(f"{dataset.augmentation!r} augments vectors; {dataset.name} has images.")
+    if is_image and config.method.get("record_from") == "inputs":
+        raise ValueError(
+            f"method.record_from is 'inputs', and {dataset.name} has images, which no regression "
+            "explains; set it to 'train' or 'scan'."
+        )
     if is_image:
         return
     lookup(augment.OF_VECTORS, dataset.augmentation)

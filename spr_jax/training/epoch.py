@@ -100,7 +100,7 @@ def scan_epoch(
 ) -> Progress:
     """Record an eval-mode pass over the training data, if the method wants that."""
     stage = run.stage_at(progress.epoch)
-    if stage.method.record_from == "train":
+    if stage.method.record_from != "scan":
         return progress
     visits, buffers = visits_on_devices(run.visits(progress.epoch)), progress.buffers
     index, _ = _on_devices(visits)
@@ -120,10 +120,15 @@ def finished_epoch(program: Program, run: Run, progress: Progress) -> Epoch:
     visits, labels = run.visits(progress.epoch), np.asarray(run.dataset.train.labels, np.int32)
     position = np.full(len(labels), visits.index.size, np.int32)
     position[visits.index[visits.valid]] = np.flatnonzero(visits.valid)
+    stage = run.stage_at(progress.epoch)
+    if stage.method.record_from == "inputs":
+        record: Record = {"features": run.dataset.train.images}
+    else:
+        record = record_so_far(program, run, progress)
     return Epoch(
-        number=progress.epoch - run.stage_at(progress.epoch).first,
+        number=progress.epoch - stage.first,
         labels=labels,
-        record=record_so_far(program, run, progress),
+        record=record,
         visited=position < visits.index.size,
         position=position,
     )

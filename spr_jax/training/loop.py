@@ -16,7 +16,7 @@ from spr_jax import noise
 from spr_jax.backbones.network import Network
 from spr_jax.io.atomic import write_json
 from spr_jax.io.signals import Stopped
-from spr_jax.methods.method import Memory
+from spr_jax.methods.method import Memory, keep_memory
 from spr_jax.training.build import init_memory, init_state, make_run
 from spr_jax.training.checkpoint import Checkpoints
 from spr_jax.training.epoch import (
@@ -106,6 +106,7 @@ def train_in_memory(
     dataset: Dataset,
     *,
     weights: np.ndarray | None = None,
+    known: Memory | None = None,
     report: Callable[[str], None] | None = None,
 ) -> tuple[Run, Progress]:
     """Train without a folder: nothing is written, and nothing can be resumed.
@@ -114,10 +115,15 @@ def train_in_memory(
       config: resolved and checked.
       dataset: to train on.
       weights: [N], positive: how much each example counts; None: equally.
+      known: what the method would find out about the examples, instead of its finding it out.
       report: told the progress, a line per epoch; None: nobody is told.
     """
     run = make_run(config, dataset)._replace(weights=weights)
+    if known is not None:
+        stages = (s._replace(method=s.method._replace(revise=keep_memory)) for s in run.stages)
+        run = run._replace(stages=tuple(stages))
     progress, data, stage = begin(config, run), data_on_devices(run), None
+    progress = progress._replace(memory=progress.memory | (known or {}))
     while progress.epoch < config.epochs:
         if stage is not run.stage_at(progress.epoch):
             stage = run.stage_at(progress.epoch)

@@ -58,12 +58,25 @@ def canonical_preset(name: str) -> str:
     return name
 
 
-def decide(config: ConfigDict, field: str, *, paper: Any, released: Any, ours: Any) -> None:
-    """Let the preset choose a field such as "optimizer.momentum", unless the user sets it."""
-    section, name = field.split(".")
-    config[section][name] = config_dict.placeholder(type(paper))
-    by_preset = {"paper": paper, "released": released, "noise_model": ours, "path": ours}
+def decide(
+    config: ConfigDict, field: str, *, paper: Any, released: Any, ours: Any, path: Any = ...
+) -> None:
+    """Let the preset choose a field such as "optimizer.momentum", unless the user sets it.
+
+    Without a value for it, the preset `path` has ours. None leaves an option of the rule open.
+    """
+    section, name = _place_of(config, field.split("."))
+    section[name] = config_dict.placeholder(type(ours))
+    path = ours if path is ... else path
+    by_preset = {"paper": paper, "released": released, "noise_model": ours, "path": path}
     config.by_preset[field.replace(".", "/")] = ConfigDict(by_preset)
+
+
+def _place_of(config, names):
+    """The section of a field, and its name there."""
+    for name in names[:-1]:
+        config = config[name]
+    return config, names[-1]
 
 
 def undecided_rule() -> ConfigDict:
@@ -84,9 +97,9 @@ def resolve(config: ConfigDict) -> None:
     config.preset = canonical_preset(config.preset)
     preset = PRESETS[config.preset]
     for field, by_preset in config.get("by_preset", {}).items():
-        section, name = field.split("/")
-        if config[section][name] is None:
-            config[section][name] = by_preset[config.preset]
+        section, name = _place_of(config, field.split("/"))
+        if section[name] is None and by_preset[config.preset] is not None:
+            section[name] = by_preset[config.preset]
     with config.unlocked():
         if "by_preset" in config:
             del config.by_preset

@@ -153,6 +153,8 @@ def record_shapes(run: Run, stage: ScheduledStage, state: TrainState, memory: Me
     batch = Batch(views, labels, index, jnp.zeros(size, jnp.float32), jnp.int32(0))
 
     def record(state, memory):
+        if stage.method.record_from == "inputs":
+            return {}
         if stage.method.record_from == "scan":
             return state.networks[0].predict(batch.images)._asdict()
         how = {"optimizer": stage.optimizer, "loss": stage.method.steps[0], "ema": run.ema}

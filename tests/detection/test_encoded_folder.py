@@ -12,6 +12,7 @@ from detections import made_up
 from photo_folder import WRONG, color_encoder
 from PIL import Image
 
+from spr_jax.datasets import DATASETS
 from spr_jax.datasets import images as image_files
 from spr_jax.detect import main as detect
 from spr_jax.detection import encode, from_images
@@ -42,8 +43,8 @@ def page(monkeypatch):
         given.update(features=features, labels=labels)
         return made_up(labels, labels, np.linspace(1, 0, len(labels)))
 
-    def write(path, found, features, labels, *, images, names):
-        given.update(images=images, names=names)
+    def write(path, found, features, labels, *, images, names, source):
+        given.update(images=images, names=names, source=source)
         Path(path).write_text("page")
 
     monkeypatch.setattr("spr_jax.detect.find_label_errors", find)
@@ -114,6 +115,7 @@ def test_files_that_cannot_be_read_keep_their_place(photos, encoded, page, capsy
     assert "3 files cannot be read (see unreadable.csv): ant/000.png, bee/019.png" in said
 
     # The page, and the positions that are printed, are those of the files that can be read.
+    assert page.pop("source") == NAME
     assert {len(values) for values in page.values()} == {58}
     assert np.isfinite(page["features"]).all() and not set(page["names"]) & set(BROKEN)
     first = re.search(r"Most suspect:\n.*\n *(\d+) +(\w+)", said.split("Wrote")[1])
@@ -233,3 +235,10 @@ def test_a_stop_while_images_are_decoded_is_not_forgotten(photos):
             size=16,
             should_stop=lambda step: True,
         )
+
+
+def test_images_of_a_data_set_are_shown(encoded, tmp_path):
+    data = from_images.data_from_images(tmp_path, name="digits", encoder=NAME)
+    digits = DATASETS["digits"]().train
+    np.testing.assert_array_equal(data.pictures, digits.images)
+    assert sum(encoded) == len(data.features) == len(digits.labels)

@@ -33,6 +33,7 @@ def unpack(text, kind):
 def test_numbers_of_every_example_are_in_the_page(tmp_path):
     features, given, found, _ = pets()
     data = data_of(written(tmp_path, found, features, given, title="Pets"))
+    assert data["source"] == ""
     assert (data["title"], data["classes"]) == ("Pets", ["cat", "cow", "dog"])
     names = np.array(data["classes"])
     np.testing.assert_array_equal(names[unpack(data["given"], "<u2")], given)

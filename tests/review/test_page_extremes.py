@@ -78,10 +78,11 @@ def test_no_suspects(open_page, n):
 def test_one_class_and_features_that_explain_nothing(open_page):
     given = np.array([7, 7, 7])
     found = made_up(given, given, [0.9, 0.2, 0.8], explained=False)
-    page = open_page(found, np.ones((3, 1)), given)
+    page = open_page(found, np.ones((3, 1)), given, source="the <encoder>")
     assert page.one("#unexplained").is_displayed() and page.complaints() == []
     assert page.ids() == ["0", "2"] and "unsure which" in page.text(".card")
     assert "3 examples of 1 class," in page.text("#about")
+    assert "Features: the <encoder>. Made by" in page.text("#about")
 
 
 def test_many_classes_show_the_noisiest_in_the_heat_map(open_page):

@@ -20,6 +20,7 @@ from spr_jax.solver.noise_model import DEVIATIONS, LabelNoise
 INFLATION = 1.5  # factor on the expected mistakes, since models are never exact,
 DISAGREEMENT_INFLATION = 4  # and even less so where they disagree
 UNFORESEEN = 0.002  # probability of a mistake that no model knows of
+LEAST_EVIDENCE = 3.0  # deviations; labels at random had at most 1.5 (26 draws)
 LEAST_AUROC = 0.9  # expected; below it no level is claimed
 
 
@@ -40,10 +41,9 @@ def flag_surest(noise: LabelNoise, labels: np.ndarray, level: float) -> Level:
 
 
 def is_explained(noise: LabelNoise) -> bool:
-    """Tell whether the features predict the labels better than this many parameters by chance."""
-    n, c = len(noise.wrong), len(noise.rate) - 1
-    enough = min(4 * c**2, 150 * c, n * np.log(c) / 2.5)  # random labels gain less
-    return bool(noise.gain > enough and noise.rate[0] < 1 - 1 / c)
+    """Tell whether the features predict the labels better than chance."""
+    num_classes = len(noise.rate) - 1
+    return bool(noise.evidence > LEAST_EVIDENCE and noise.rate[0] < 1 - 1 / num_classes)
 
 
 def expected_auroc(error_probability: np.ndarray) -> float:

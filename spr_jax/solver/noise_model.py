@@ -100,7 +100,7 @@ class LabelNoise(NamedTuple):
     high: Array  # [1 + c]
     disagreement: Array  # [1 + c], largest difference of another model's rate
     confusion: Array  # [c, c], fraction of each true class (column) among a given label (row)
-    gain: Array  # [], nats by which the features predict the labels better than class frequencies
+    evidence: Array  # [], how surely the features predict the labels; see `evidence_of`
     left: Array  # [], nats per example that one more round of fitting would gain
 
 
@@ -163,8 +163,6 @@ def label_noise(
     half += DISAGREEMENT_WEIGHT * disagreement + DOUBT_WEIGHT * doubt
     contradicted = jnp.argmax(logits_of(answer, scores), axis=0) != labels
     contradicted = _shares(contradicted.astype(wrong.dtype), labels, num_classes)
-    frequency = jnp.log(jnp.maximum(size, 1) / len(labels))[labels]
-    likelihood = jnp.log(joint(answer, scores, labels).sum(axis=0) + TINY)
     return LabelNoise(
         wrong=wrong,
         least=wrongs.min(axis=0),
@@ -175,9 +173,24 @@ def label_noise(
         high=jnp.clip(jnp.maximum(rate + half, contradicted), 0, 1),
         disagreement=disagreement,
         confusion=(true @ given.T / jnp.maximum(size, 1)).T,
-        gain=jnp.sum(likelihood - frequency),
+        evidence=evidence_of(scores.mean(axis=0), labels),
         left=models.left,
     )
+
+
+def evidence_of(scores: Array, labels: Array) -> Array:
+    """Deviations by which the scores [c, N] favor the given labels more than labels at random.
+
+    With f the class frequencies, a label at random has the score m_i = sum_k f_k s_ki with variance
+    v_i = sum_k f_k (s_ki - m_i)^2, so  sum_i (s_{y_i i} - m_i) / sqrt(sum_i v_i)  is about 0 +- 1
+    where features say nothing; lower, since each example's scores come from fits without it.
+    """
+    c, n = scores.shape
+    frequency = jnp.bincount(labels, length=c).astype(scores.dtype) / n
+    expected = frequency @ scores
+    variance = frequency @ (scores - expected) ** 2
+    own = jnp.take_along_axis(scores, labels[None], axis=0)[0]
+    return jnp.sum(own - expected) / jnp.sqrt(jnp.sum(variance) + TINY)
 
 
 def fit_models(scores: Array, labels: Array, *, intervals: bool = True) -> Models:

@@ -10,6 +10,7 @@ from spr_jax.detection.error_control import (
     DISAGREEMENT_INFLATION,
     INFLATION,
     LEAST_AUROC,
+    LEAST_EVIDENCE,
     UNFORESEEN,
     expected_auroc,
     flag_surest,
@@ -39,7 +40,7 @@ def make_noise(sizes, disagreement=0.01, seed=0):
         high=rate,
         disagreement=np.full(len(rate), disagreement),
         confusion=np.eye(len(sizes)),
-        gain=np.float64(1e4),
+        evidence=np.float64(20),
         left=np.float64(0),
     )
     return noise, labels
@@ -120,19 +121,18 @@ def test_without_an_explanation_nothing_is_claimed(level_of):
     noise, labels = make_noise([200, 60, 100])
     doubtful = np.clip(noise.wrong, 0.2, 0.8)
     assert expected_auroc(doubtful) < LEAST_AUROC < expected_auroc(noise.wrong)
-    for poor in (noise._replace(gain=np.float64(10)), noise._replace(wrong=doubtful)):
+    for poor in (noise._replace(evidence=np.float64(2)), noise._replace(wrong=doubtful)):
         found = level_of(poor, labels, 0.9)
         assert not found.chosen.any() and not found.attained.any()
         assert np.all(np.isinf(found.lowest))
 
 
-@pytest.mark.parametrize("sizes", [[200, 60, 100], [30] * 30, [10] * 100])
-def test_features_explain_labels_if_they_gain_enough(sizes):
-    """A nat per class is not enough; most of what there is to explain is."""
-    noise, labels = make_noise(sizes)
-    most = len(labels) * np.log(len(sizes))
-    assert is_explained(noise._replace(gain=np.float64(0.7 * most)))
-    assert not is_explained(noise._replace(gain=np.float64(2 * len(sizes))))
+def test_features_explain_labels_if_the_evidence_is_clear():
+    noise, _ = make_noise([200, 60, 100])
+    assert is_explained(noise._replace(evidence=np.float64(LEAST_EVIDENCE + 0.1)))
+    assert not is_explained(noise._replace(evidence=np.float64(LEAST_EVIDENCE)))
+    worst = np.full(4, 0.7)  # more than labels at random have
+    assert not is_explained(noise._replace(rate=worst))
 
 
 @pytest.mark.parametrize("digits", [2, 9], ids=["ties", "no ties"])

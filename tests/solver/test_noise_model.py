@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
-from spr_jax.solver.noise_model import MOST_ROWS, label_noise
+from spr_jax.solver.noise_model import MOST_ROWS, evidence_of, label_noise
 
 # One shape, compiled once.
 N, C, D = 3000, 10, 12
@@ -194,7 +194,7 @@ def test_order_of_the_examples_does_not_matter():
     assert change.mean() < 0.003 and change.max() < 0.25
     assert np.mean(permuted.suggested == straight.suggested[order]) > 0.998
     np.testing.assert_allclose(permuted.rate, straight.rate, atol=5e-3)
-    np.testing.assert_allclose(permuted.gain, straight.gain, rtol=5e-3)
+    np.testing.assert_allclose(permuted.evidence, straight.evidence, rtol=5e-3)
 
 
 @pytest.mark.slow
@@ -316,3 +316,24 @@ def test_overlap_of_classes_is_not_surely_noise():
     assert noise.low[0] == 0
     # The model's assumption reads much of this overlap as errors; no method can tell them apart.
     assert np.mean(noise.wrong > 0.5) < 0.16
+
+
+def test_evidence_in_slow_numpy():
+    generator = np.random.default_rng(0)
+    scores, labels = generator.standard_normal((3, 40)), generator.integers(0, 3, 40)
+    frequency = np.bincount(labels) / 40
+    total, variance = 0.0, 0.0
+    for i in range(40):
+        expected = sum(frequency[k] * scores[k, i] for k in range(3))
+        total += scores[labels[i], i] - expected
+        variance += sum(frequency[k] * (scores[k, i] - expected) ** 2 for k in range(3))
+    np.testing.assert_allclose(evidence_of(scores, labels), total / np.sqrt(variance))
+    assert evidence_of(np.zeros((3, 40)), labels) == 0
+
+
+def test_evidence_of_labels_at_random_is_about_zero_to_one():
+    generator = np.random.default_rng(1)
+    scores = generator.standard_normal((4, 300))
+    found = [float(evidence_of(scores, generator.integers(0, 4, 300))) for _ in range(200)]
+    assert abs(np.mean(found)) < 0.2 and np.std(found) == pytest.approx(1, abs=0.15)
+    assert evidence_of(scores, np.argmax(scores, axis=0)) > 10

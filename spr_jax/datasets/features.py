@@ -40,6 +40,7 @@ def features(
     label: str = "",
     augmentation: str = "feature_noise",
     test_share: float = 0.2,
+    data_dir: str = "",
 ) -> Dataset:
     """Your own vectors with labels: an .npz file, a .npy file with a file of labels, or a table.
 
@@ -49,7 +50,9 @@ def features(
       label: column of the labels, for a table.
       augmentation: of the vectors: "feature_noise", "feature_dropout" or "none".
       test_share: share of each class to hold out if there are no test features.
+      data_dir: folder of the files; "": where the command runs.
     """
+    path, labels = (str(Path(data_dir, name)) if name else "" for name in (path, labels))
     given = read(path, labels=labels, label=label)
     if given.test_features is None:
         given = hold_out(given, test_share)

@@ -1,0 +1,87 @@
+"""Table 1 on frozen features: CIFAR-10 by a pretrained encoder, all methods on one small network.
+
+    spr-encode --dataset=cifar10 --out=DIR/cifar10.npz
+    python -m experiments.table1_features --data_dir=DIR [--seeds 3] [--jobs 2]
+    python -m experiments.table1_features --data_dir=DIR --noise sym-0.4 --methods ce spr
+    python -m experiments.table1_features --read          # report what is finished
+
+    python -m experiments.table1_features --small         # plain training and SPR, one noise
+
+For people's labels DIR holds aggre.npy, random1.npy and worst.npy, the columns of CIFAR-10N. About
+a minute a run on two cores; an interrupted table resumes.
+"""
+
+import sys
+from argparse import Namespace
+
+from experiments import paper_results
+from experiments.harness import study
+from experiments.harness.runs import Run
+from experiments.table1_synthetic import BEST, LAST, MEASURES, render
+from spr_jax.methods import METHODS
+
+NAME = "table1_features"
+DATASET = "cifar10"
+HUMAN = ("aggre", "random1", "worst")
+NOISE = (*paper_results.NOISE, *HUMAN)
+KINDS = {"sym": "symmetric", "asym": "asymmetric"}
+# Rows that show what the preset is made of.
+VARIANTS = {
+    "spr": {"spr, ours": {}, "spr, paper": {"preset": "paper"}},
+}
+
+
+def cells(options: Namespace) -> study.Cells:
+    """(data set, row, noise) -> runs."""
+    noises = study.choose(options.noise, ["sym-0.4"] if options.small else NOISE, "noise")
+    methods = study.choose(options.methods, ["ce", "spr"] if options.small else METHODS, "method")
+    found = {}
+    for method in methods:
+        for row, fields in VARIANTS.get(method, {method: {}}).items():
+            for noise in noises:
+                run = Run(
+                    "configs/cifar10_features.py", method, tuple((fields | of(noise)).items())
+                )
+                found[DATASET, row, noise] = study.repeat(run, options)
+    return found
+
+
+def of(noise: str) -> dict:
+    """The fields of a noise."""
+    if noise in HUMAN:
+        return {"noise.kind": "human", "noise.rate": 0.0, "dataset.labels": f"{noise}.npy"}
+    kind, rate = noise.split("-")
+    return {"noise.kind": KINDS[kind], "noise.rate": float(rate)}
+
+
+def remarks(options: Namespace) -> str:
+    """The facts that a reader needs to judge the numbers."""
+    return (
+        f"Test accuracy in per cent; {study.seeds_of(options)}. The features are those of an "
+        "encoder that was trained on ImageNet and is not trained any further; every method trains "
+        "the same network of one hidden layer on them, for 30 epochs, with true labels only in the "
+        "row `oracle`. So nothing here can be compared with the paper's Table 1, whose networks "
+        "learn from the images. `sym-0.4` is symmetric noise of rate 0.4; `aggre`, `random1` and "
+        "`worst` are people's labels (CIFAR-10N: 9, 17 and 40 % wrong). Co-teaching, Co-teaching+, "
+        "MentorNet and SELFIE are told the rate of synthetic noise."
+    )
+
+
+def main(arguments: list[str] | None = None) -> int:
+    parser = study.arguments(__doc__, NAME)
+    several = {"nargs": "+", "action": "extend"}
+    parser.add_argument("--noise", **several, help="sym-0.4, asym-0.3, worst ... [all]")
+    parser.add_argument("--methods", **several, help="names of spr_jax.methods [all]")
+    options = study.parse(parser, arguments)
+    found = study.conduct(cells, options)
+    sections = [
+        f"## {measure[0].upper()}{measure[1:]}\n\n{render(DATASET, measure, found, {})}"
+        for measure in (LAST, BEST)
+    ]
+    rows = study.csv_rows(["data set", "method", "noise"], MEASURES, found, {}, NAME)
+    title = "Table 1 on frozen features of CIFAR-10"
+    return study.report(options, found, title, [remarks(options), *sections], rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,5 +1,7 @@
 """The scikit-learn estimator: its conventions, what it finds, what people get wrong."""
 
+import pickle
+
 import numpy as np
 import pytest
 from conftest import make_data
@@ -26,6 +28,7 @@ def fitted(data):
     return SPRClassifier(random_state=1).fit(data[0], data[1])
 
 
+@pytest.mark.slow
 def test_it_learns_the_truth_from_wrong_labels(fitted, data):
     features, given, true, others, test = data
     assert fitted.score(others, test) > 0.95
@@ -36,6 +39,7 @@ def test_it_learns_the_truth_from_wrong_labels(fitted, data):
     np.testing.assert_array_equal(NAMES[probability.argmax(axis=1)], fitted.predict(others))
 
 
+@pytest.mark.slow
 def test_it_says_what_it_found_about_the_labels(fitted, data):
     wrong = data[1] != data[2]
     assert fitted.noise_.rate == pytest.approx(wrong.mean(), abs=0.06)
@@ -44,8 +48,9 @@ def test_it_says_what_it_found_about_the_labels(fitted, data):
     assert set(fitted.detection_.suggested) <= set(NAMES)
 
 
-def test_the_same_seed_gives_the_same_network(fitted, data):
-    again = clone(fitted).fit(data[0], data[1])
+@pytest.mark.slow
+def test_the_same_seed_gives_the_same_network_also_after_pickling(fitted, data):
+    again = pickle.loads(pickle.dumps(clone(fitted).fit(data[0], data[1])))
     np.testing.assert_array_equal(again.predict_proba(data[3]), fitted.predict_proba(data[3]))
 
 
@@ -68,13 +73,14 @@ def test_every_method_can_be_asked_for(method, data):
     assert np.isfinite(model.fit(data[0], data[1]).predict_proba(data[3])).all()
 
 
+@pytest.mark.slow
 def test_weights_decide_how_much_an_example_counts(data):
     """Two labels for the same vectors: the heavier one is learned, one of no weight is not seen."""
     features, _, true, others, test = data
     both = np.concatenate([features, features])
     labels = np.concatenate([true, np.roll(NAMES, 1)[np.searchsorted(NAMES, true)]])
     weights = np.repeat([9.0, 1.0], len(features))
-    model = SPRClassifier("ce")
+    model = SPRClassifier("ce", epochs=30, batch_size=64, learning_rate=0.1)
     assert model.fit(both, labels, sample_weight=weights).score(others, test) > 0.9
     assert model.fit(both, labels, sample_weight=weights[::-1]).score(others, test) < 0.1
     alone = clone(model).fit(features, true).predict_proba(others)
@@ -97,6 +103,7 @@ def test_options_that_cannot_work_are_named(data, change, sentence):
         SPRClassifier(**change).fit(data[0], data[1])
 
 
+@pytest.mark.slow
 def test_data_that_cannot_be_used_is_named(fitted, data):
     with pytest.raises(ValueError, match="one class"):
         SPRClassifier().fit(data[0], np.full(200, "ant"))
@@ -108,6 +115,7 @@ def test_data_that_cannot_be_used_is_named(fitted, data):
         SPRClassifier().predict(data[3])
 
 
+@pytest.mark.slow
 def test_few_examples_constant_columns_and_a_class_of_one():
     features = np.array([[0.0, 7], [0.2, 7], [5.0, 7], [5.1, 7], [9.0, 7]])
     model = SPRClassifier("ce", epochs=30, hidden=8).fit(features, ["a", "a", "b", "b", "c"])

@@ -33,8 +33,8 @@ SETS = {
 RATES = (0.2, 0.4)
 CLASSIFIERS = {
     "logistic regression": lambda seed: _scaled(LogisticRegression(max_iter=1000)),
-    "CleanLearning": lambda seed: _scaled(
-        CleanLearning(LogisticRegression(max_iter=1000), seed=seed)
+    "CleanLearning": lambda seed: CleanLearning(
+        _scaled(LogisticRegression(max_iter=1000)), seed=seed
     ),
     "SPRClassifier": lambda seed: SPRClassifier(random_state=seed),
 }

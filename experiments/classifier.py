@@ -21,8 +21,8 @@ from tqdm import tqdm
 
 from experiments.harness.provenance import origin, show_report
 from experiments.harness.study import new_parser, positive, table
-from spr_jax import SPRClassifier
 from spr_jax.devices import PROGRAM_CACHE, cache_programs, one_device_per_core
+from spr_jax.estimator import SPRClassifier
 
 SETS = {
     "iris": load_iris,

@@ -15,6 +15,7 @@ EXPERIMENTS = {
     "cifar10": "cifar10_asym",
     "digits": "digits_sym",
     "folder": "folder",
+    "features": "features",
     "mnist": "mnist_asym",
     "webvision": "webvision",
 }

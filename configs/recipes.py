@@ -120,6 +120,7 @@ FOLDER = {
     "nct": {"method.warmup": 20},
 }
 
+# Ours, for 30 epochs on vectors.
 FEATURES = FOLDER | {
     "sr": MNIST["sr"],
     "plc": {"method.warmup": 5},

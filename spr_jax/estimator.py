@@ -1,8 +1,11 @@
-"""A scikit-learn classifier that learns from labels of which some are wrong.
+"""A scikit-learn classifier that learns from labels of which some are wrong:
 
-model = SPRClassifier().fit(features, labels)
-model.predict(others)
-model.noise_.rate, model.detection_.order[:100]   # what it found about the labels
+    model = SPRClassifier().fit(features, labels)
+    model.predict(others)
+    model.noise_.rate, model.detection_.order[:100]   # what it found about the labels
+
+The network is trained in memory; with a run folder, to resume and to sweep, it is
+`configs/features.py`.
 """
 
 from functools import partial
@@ -98,8 +101,9 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
                 "classifier can't be trained when only one class is present; expected at least two."
             )
         config = self._config(len(X), len(self.classes_))
-        dataset = dataset_of(Given(X, codes, class_names=np.arange(len(self.classes_))))
         self.scale_ = scale_of(X)
+        given = Given(X, codes, class_names=np.arange(len(self.classes_)))
+        dataset = dataset_of(given, scale=self.scale_)
         self.detection_ = self._judge(X, codes)
         self.noise_ = None if self.detection_ is None else self.detection_.noise
         self.clean_ = np.ones(len(X), bool) if self.detection_ is None else self.detection_.clean

@@ -116,14 +116,16 @@ def hold_out(given: Given, share: float) -> Given:
     )
 
 
-def dataset_of(given: Given, *, augmentation: str = "feature_noise") -> Dataset:
-    """Check the arrays, number the classes and bring the columns to one scale."""
+def dataset_of(
+    given: Given, *, augmentation: str = "feature_noise", scale: Scale | None = None
+) -> Dataset:
+    """Check the arrays, number the classes and bring the columns to one scale, or to this one."""
     train = check_features(given.features)
     classes, codes = check_labels(given.labels, len(train))
     if given.class_names is not None:  # of which some may have no example
         classes = np.arange(len(given.class_names))
         codes = numbers_of(given.labels, classes, "labels")
-    scale = scale_of(np.asarray(given.features, np.float64))
+    scale = scale_of(np.asarray(given.features)) if scale is None else scale
     inputs = _scaled(given.features, scale)
     known = None
     if given.true_labels is not None:

@@ -146,6 +146,8 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
             raise ValueError(
                 f"hidden is {self.hidden}; expected 0, for a linear classifier, or more."
             )
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"batch_size is {self.batch_size}; expected 1 or more, or None.")
         hidden = _first(self.hidden, 256)
         config = get_config(self.method, dataset="features", backbone="mlp" if hidden else "linear")
         config.preset = "noise_model"

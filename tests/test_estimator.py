@@ -97,6 +97,7 @@ def test_weights_decide_how_much_an_example_counts(data):
         ({"method": "oracle"}, "needs the true labels"),
         ({"options": {"penalty_wait": 1}}, "penalty_weight"),
         ({"epochs": 0}, "epochs is 0"),
+        ({"batch_size": 0}, "batch_size is 0"),
         ({"hidden": -3}, "hidden is -3"),
     ],
 )

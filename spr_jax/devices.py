@@ -34,6 +34,30 @@ def device_mesh(devices=None) -> Mesh:
     return jax.make_mesh((len(devices),), (AXIS,), (jax.sharding.AxisType.Auto,), devices=devices)
 
 
+def spread(tree):
+    """Put row i of every array, [devices, ...], on local device i.
+
+    Arrays that are laid out as pmap lays out its results: a program that gets its own results back
+    is not compiled a second time.
+    """
+    import jax
+
+    rows = jax.sharding.NamedSharding(device_mesh(), jax.sharding.PartitionSpec(AXIS))
+    return jax.tree.map(lambda leaf: jax.device_put(leaf, rows), tree)
+
+
+def replicate(tree):
+    """Copy a tree of arrays to every local device, [devices, ...] each; laid out as by `spread`."""
+    import jax
+    import numpy as np
+
+    def copies(leaf):
+        leaf = np.asarray(leaf)
+        return np.broadcast_to(leaf, (jax.local_device_count(), *leaf.shape))
+
+    return spread(jax.tree.map(copies, tree))
+
+
 def one_device_per_core(limit: int = 8, batch_size: int = 0) -> None:
     """Use all cores of a machine without accelerators; call before JAX is first used.
 

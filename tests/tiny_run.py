@@ -4,10 +4,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
-from flax import jax_utils
 from flax import linen as nn
 
 from spr_jax.backbones.network import make_network
+from spr_jax.devices import replicate
 from spr_jax.methods import Method
 from spr_jax.methods.method import nothing_to_remember, weighted_mean
 from spr_jax.training.epoch import (
@@ -75,7 +75,7 @@ class Case:
         networks = (make_network(Linear(), jax.random.key(0), example),)
         opt_states = (self.stage.optimizer.init(networks[0].params),)
         average = networks if self.run.ema else ()
-        state = jax_utils.replicate(TrainState(networks, opt_states, average, jnp.int32(0)))
+        state = replicate(TrainState(networks, opt_states, average, jnp.int32(0)))
         self.program = make_program(self.run, self.stage)
         memory = jax.device_get(self.stage.method.init(train.labels, CLASSES))
         self.data = data_on_devices(self.run)

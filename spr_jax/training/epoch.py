@@ -10,9 +10,9 @@ from typing import NamedTuple
 import jax
 import jax.numpy as jnp
 import numpy as np
-from flax.jax_utils import replicate
 from jax import Array
 
+from spr_jax.devices import replicate, spread
 from spr_jax.methods.method import Epoch, Memory, Record
 from spr_jax.training.batches import Visits, draw_visits, prefetch, stream, visits_on_devices
 from spr_jax.training.run import Run, ScheduledStage
@@ -40,14 +40,9 @@ class Progress(NamedTuple):
 
 
 def data_on_devices(run: Run) -> tuple[Array | None, Array]:
-    """Copy images (None if streamed) and labels to every local device.
-
-    flax's `replicate` would make all copies on the host first.
-    """
+    """Copy images (None if streamed) and labels to every local device."""
     images = None if run.is_streamed else np.asarray(run.dataset.train.images)
-    copy = jax.pmap(lambda tree, _: tree, in_axes=(None, 0))
-    labels = np.asarray(run.dataset.train.labels, np.int32)
-    return copy((images, labels), np.zeros(jax.local_device_count()))
+    return replicate((images, np.asarray(run.dataset.train.labels, np.int32)))
 
 
 def empty_buffers(
@@ -59,9 +54,11 @@ def empty_buffers(
     shapes = record_shapes(run, stage, state, replicate(memory), size)
 
     def zeros(leaf):
-        return jnp.zeros((run.steps_per_epoch, *leaf.shape[1:]), leaf.dtype)
+        return np.broadcast_to(
+            np.zeros((), leaf.dtype), (devices, run.steps_per_epoch, *leaf.shape[1:])
+        )
 
-    return jax.pmap(lambda _: jax.tree.map(zeros, shapes))(jnp.zeros(devices))
+    return spread(jax.tree.map(zeros, shapes))
 
 
 def train_epoch(
@@ -142,9 +139,8 @@ def record_so_far(program: Program, run: Run, progress: Progress) -> Record:
 
 def buffers_from_record(run: Run, record: Record, epoch: int) -> dict[str, Array]:
     """Invert `record_so_far`, for any number of devices."""
-    visit = jax.pmap(lambda leaf, index: leaf[index], in_axes=(None, 0))
-    index, _ = _on_devices(visits_on_devices(run.visits(epoch)))
-    return {name: visit(leaf, index) for name, leaf in record.items()}
+    index = np.moveaxis(visits_on_devices(run.visits(epoch)).index, 1, 0)
+    return {name: spread(np.asarray(leaf)[index]) for name, leaf in record.items()}
 
 
 def accuracy(
@@ -162,7 +158,7 @@ def accuracy(
     else:
         batches = (views[0] for views in stream(split.images, visits.index, random_crops=False))
     memory = replicate(memory)
-    hits = jax.pmap(lambda _: jnp.zeros(2, int))(np.zeros(jax.local_device_count()))
+    hits = replicate(jnp.zeros(2, int))
     for step, images in enumerate(prefetch(batches, put=lambda images: images)):
         labels = split.labels[visits.index[step]]
         hits = program.count(hits, state.evaluated, memory, images, labels, visits.weights[step])
@@ -174,7 +170,7 @@ def accuracy(
 
 def _on_devices(visits: Visits) -> tuple[Array, Array]:
     """Put the tables of visits on their devices, [devices, steps, b / devices]."""
-    return jax.pmap(lambda *tables: tables, in_axes=1)(*visits)
+    return spread((np.moveaxis(visits.index, 1, 0), np.moveaxis(visits.weights, 1, 0)))
 
 
 def _decode(run, stage, visits, epoch, first_step, random_crops=True) -> Iterator:
@@ -189,4 +185,4 @@ def _decode(run, stage, visits, epoch, first_step, random_crops=True) -> Iterato
         first_step=first_step,
         workers=run.workers,
     )
-    return prefetch(images, put=jax.pmap(lambda views: views))
+    return prefetch(images, put=spread)

@@ -9,11 +9,12 @@ from typing import Any
 import jax
 import numpy as np
 import optax
-from flax.jax_utils import replicate, unreplicate
+from flax.jax_utils import unreplicate
 from tqdm import tqdm
 
 from spr_jax import noise
 from spr_jax.backbones.network import Network
+from spr_jax.devices import replicate
 from spr_jax.io.atomic import write_json
 from spr_jax.io.signals import Stopped
 from spr_jax.methods.method import Memory, keep_memory

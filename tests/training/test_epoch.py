@@ -12,6 +12,7 @@ from tiny_run import CLASSES, COUNT, Case, follow, make_split
 
 from spr_jax import augment
 from spr_jax.datasets.images import ImageFiles
+from spr_jax.devices import replicate
 from spr_jax.methods import METHODS
 from spr_jax.training.epoch import accuracy, buffers_from_record, record_so_far
 from spr_jax.training.run import PURPOSES
@@ -180,7 +181,7 @@ def test_an_interrupted_epoch_resumes_exactly(case, epoch):
     record = jax.device_get(record_so_far(case.program, case.run, first))
     state, losses = jax.device_get((jax_utils.unreplicate(first.state), first.losses))
     resumed = case.start._replace(
-        state=jax_utils.replicate(state),
+        state=replicate(state),
         buffers=buffers_from_record(case.run, record, 0),
         losses=tuple(np.float32(loss[0]) for loss in losses),
     )
@@ -259,3 +260,16 @@ def test_every_example_is_counted_once(case, epoch, count):
 def test_purposes_and_epochs_share_no_randomness(case):
     keys = [case.run.key(purpose, epoch) for purpose in PURPOSES for epoch in range(3)]
     assert len({jax.random.key_data(key).tobytes() for key in keys}) == 3 * len(PURPOSES) == 15
+
+
+def test_nothing_is_compiled_after_the_first_step(caplog):
+    """Results go back in as they came out; later epochs use the programs of the first."""
+    case = Case()
+    case.finish(case.start)
+    first = case.train(on_step=lambda taken: taken == 1)
+    with jax.log_compiles():
+        progress = case.train(first)
+        case.finish(progress)
+        progress = case.train(progress._replace(losses=()), epoch=1)
+        case.finish(progress)
+    assert not [record.message for record in caplog.records if "Compiling" in record.message]

@@ -3,9 +3,9 @@
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from flax import jax_utils
 from run_folders import assert_identical, found_in
 
+from spr_jax.devices import replicate
 from spr_jax.io.signals import Stopped
 from spr_jax.methods import METHODS, Stage
 from spr_jax.training import build, loop
@@ -85,7 +85,7 @@ def test_stages_follow_each_other_and_resume_exactly(config, tmp_path):
 def test_stages_hand_their_memory_on(config):
     run = build.make_run(config)
     memory = {"seen": np.full(5, 2.0)}
-    state = jax_utils.replicate(build.init_state(config, run))
+    state = replicate(build.init_state(config, run))
     progress = Progress(2, state, memory, {}, {})
     entered = loop.enter_stage(config, run, progress)
     np.testing.assert_array_equal(entered.memory["seen"], memory["seen"])

@@ -28,6 +28,7 @@ from spr_jax.training.batches import num_steps
 from spr_jax.training.config import check, resolve
 from spr_jax.training.loop import train_in_memory
 
+COMPONENTS = 512  # of longer vectors that the network sees
 ROWS = 1024  # predicted at a time
 STEPS = 1500  # of training, at least
 LEAST_ROWS = 10  # examples whose labels can be judged
@@ -101,7 +102,7 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
                 "classifier can't be trained when only one class is present; expected at least two."
             )
         config = self._config(len(X), len(self.classes_))
-        self.scale_ = scale_of(X)
+        self.scale_ = scale_of(X, COMPONENTS)
         given = Given(X, codes, class_names=np.arange(len(self.classes_)))
         dataset = dataset_of(given, scale=self.scale_)
         self.detection_ = self._judge(X, codes)

@@ -39,6 +39,7 @@ def features(
     labels: str = "",
     label: str = "",
     augmentation: str = "feature_noise",
+    components: int = 0,
     test_share: float = 0.2,
     data_dir: str = "",
 ) -> Dataset:
@@ -49,6 +50,7 @@ def features(
       labels: file of the labels, for features that come without.
       label: column of the labels, for a table.
       augmentation: of the vectors: "feature_noise", "feature_dropout" or "none".
+      components: principal components to keep of longer vectors; 0: all columns.
       test_share: share of each class to hold out if there are no test features.
       data_dir: folder of the files; "": where the command runs.
     """
@@ -56,7 +58,9 @@ def features(
     given = read(path, labels=labels, label=label)
     if given.test_features is None:
         given = hold_out(given, test_share)
-    return dataset_of(given, augmentation=augmentation)
+    if components < 0:
+        raise ValueError(f"dataset.components is {components}; expected a number, or 0 for all.")
+    return dataset_of(given, augmentation=augmentation, components=components)
 
 
 def read(path: str, *, labels: str = "", label: str = "") -> Given:
@@ -117,7 +121,11 @@ def hold_out(given: Given, share: float) -> Given:
 
 
 def dataset_of(
-    given: Given, *, augmentation: str = "feature_noise", scale: Scale | None = None
+    given: Given,
+    *,
+    augmentation: str = "feature_noise",
+    components: int = 0,
+    scale: Scale | None = None,
 ) -> Dataset:
     """Check the arrays, number the classes and bring the columns to one scale, or to this one."""
     train = check_features(given.features)
@@ -125,7 +133,7 @@ def dataset_of(
     if given.class_names is not None:  # of which some may have no example
         classes = np.arange(len(given.class_names))
         codes = numbers_of(given.labels, classes, "labels")
-    scale = scale_of(np.asarray(given.features)) if scale is None else scale
+    scale = scale_of(np.asarray(given.features), components) if scale is None else scale
     inputs = _scaled(given.features, scale)
     known = None
     if given.true_labels is not None:

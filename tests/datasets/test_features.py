@@ -126,3 +126,24 @@ def test_constant_columns_and_wild_cells_stay_finite():
     features[3, 0] = -99999
     found = dataset_of(Given(features, np.arange(40) % 4)).train.images
     assert np.isfinite(found).all() and np.abs(found).max() <= 8 and (found[:, 1] == 0).all()
+
+
+def test_components_keep_what_varies_and_the_distances_between_examples(tmp_path):
+    """Orthonormal directions: as many as asked for, of the scaled columns; the same for tests."""
+    rng = np.random.default_rng(0)
+    inner = rng.standard_normal((300, 4))
+    X = (inner @ rng.standard_normal((4, 20)) + 1e-3 * rng.standard_normal((300, 20))) * 7 + 3
+    y = np.arange(300) % 3
+    path = tmp_path / "wide.npz"
+    np.savez(path, features=X[:250], labels=y[:250], test_features=X[250:], test_labels=y[250:])
+    whole, few = load(path=str(path)), load(path=str(path), components=4)
+    assert few.train.images.shape == (250, 4) and few.tests["test"].images.shape == (50, 4)
+    for split, other in [(whole.train, few.train), (whole.tests["test"], few.tests["test"])]:
+        apart = split.images[:10] - split.images[10:20]
+        close = other.images[:10] - other.images[10:20]
+        np.testing.assert_allclose(
+            np.linalg.norm(close, axis=1), np.linalg.norm(apart, axis=1), rtol=0.01
+        )
+    assert load(path=str(path), components=20).train.images.shape == (250, 20)
+    with pytest.raises(ValueError, match="components is -1; expected"):
+        load(path=str(path), components=-1)

@@ -2,8 +2,10 @@
 
     python -m experiments.figure_precision --data_dir=DIR     # CIFAR-10, on an accelerator
     python -m experiments.figure_precision --small --out=runs/learn_mnist    # MNIST, ten epochs
+    python -m experiments.figure_precision --features --data_dir=DIR --out=runs/table1_features
 
-The small one has the same runs as experiments.learn_mnist, and reads those that are finished.
+The small one has the same runs as experiments.learn_mnist, the one on features those of
+experiments.table1_features; finished ones are read.
 
 Label precision is the fraction of correct labels among those called clean, label recall the
 fraction of the correct labels that are called clean. If a fraction r of all labels is correct and
@@ -35,6 +37,7 @@ NOISE = {  # title -> end of the config's name, rate
     "symmetric 0.8": ("sym", 0.8),
     "asymmetric 0.4": ("asym", 0.4),
 }
+KINDS = {"sym": "symmetric", "asym": "asymmetric"}
 PLAIN, PAPER, OURS = "plain cross-entropy", "SPR, preset paper", "SPR, preset noise_model"
 METHODS = {  # title -> method, overrides
     PLAIN: ("ce", {}),
@@ -68,20 +71,28 @@ def data_of(options: argparse.Namespace) -> str:
 
 
 def cells(options: argparse.Namespace) -> Cells:
-    found = {}
-    for noise, (kind, rate) in NOISE.items():
-        for title, (method, fields) in METHODS.items():
-            fields = fields | {"noise.rate": rate}
-            if options.small:
-                fields["epochs"] = SMALL_EPOCHS
-            elif method == "spr" and rate == 0.8:
-                fields["method.penalty_growth"] = 1.0  # as in the paper, at this rate
-            run = Run(f"configs/{data_of(options)}_{kind}.py", method, tuple(fields.items()))
-            found[noise, title] = study.repeat(run, options)
-    return found
+    return {
+        (noise, title): study.repeat(run_of(options, method, fields, *NOISE[noise]), options)
+        for noise in NOISE
+        for title, (method, fields) in METHODS.items()
+    }
+
+
+def run_of(options: argparse.Namespace, method: str, fields: dict, kind: str, rate: float) -> Run:
+    fields = fields | {"noise.rate": rate}
+    if study.on_features(options):
+        fields["noise.kind"] = KINDS[kind]
+        return Run(study.FEATURES_CONFIG, method, tuple(fields.items()))
+    if options.small:
+        fields["epochs"] = SMALL_EPOCHS
+    elif method == "spr" and rate == 0.8:
+        fields["method.penalty_growth"] = 1.0  # as in the paper, at this rate
+    return Run(f"configs/{data_of(options)}_{kind}.py", method, tuple(fields.items()))
 
 
 def published(options: argparse.Namespace, noise: str, field: str, method: str) -> float | None:
+    if study.on_features(options):
+        return None
     data, name = data_of(options), METHODS[method][0]
     if field == "test_top1" and method != OURS:
         rows, (kind, rate) = paper_results.TABLE1[data], NOISE[noise]
@@ -126,6 +137,7 @@ def draw(options: argparse.Namespace, found: dict[Hashable, Found]) -> str:
     for panel in panels[-1]:
         panel.set_xlabel("epoch")
     data = "MNIST, C2F2" if options.small else "CIFAR-10, ResNet-18"
+    data = f"{study.FEATURES}, one hidden layer" if study.on_features(options) else data
     return show_figure(figure, options, f"{data}; {study.seeds_of(options)}")
 
 
@@ -221,7 +233,7 @@ def csv_rows(found: dict[Hashable, Found]) -> list[list]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    options = study.parse(study.arguments(__doc__, NAME, on_features=True), arguments)
     found = study.conduct(cells, options)
     parts = [
         draw(options, found),

@@ -2,6 +2,7 @@
 
     python -m experiments.figure_select_ratio --data_dir=DIR       # CIFAR-10, on an accelerator
     python -m experiments.figure_select_ratio --small --seeds=3    # digits
+    python -m experiments.figure_select_ratio --features --data_dir=DIR    # cifar10.npz there
 
 CIFAR-10 with 80 % symmetric noise, supervised steps only, as in the paper: too few labels are kept
 to learn from, or too many of them are wrong. Next to the fixed fractions stands the one that the
@@ -26,6 +27,10 @@ FULL = Run(
     "configs/cifar10_sym.py", "spr", (NOISE, ("method.cutmix", 0.0), ("method.penalty_growth", 1.0))
 )
 SMALL = Run("configs/digits_sym.py", "spr", (NOISE, ("preset", "paper")))
+# A selection by what the hidden layer says, after each epoch; supervised steps only.
+ON_FEATURES = Run(
+    study.FEATURES_CONFIG, "spr", (NOISE, ("preset", "paper"), ("method.cutmix", 0.0))
+)
 # Only the rule differs, and with it the number of components.
 AUTO = (("method.select.name", "noise_model"),)
 
@@ -34,7 +39,7 @@ MEASURES = (*ACCURACIES, "label precision, last epoch")
 
 
 def cells(options: argparse.Namespace) -> Cells:
-    base = SMALL if options.small else FULL
+    base = ON_FEATURES if study.on_features(options) else SMALL if options.small else FULL
     fields = {share: (("method.select.keep", share),) for share in SHARES} | {"auto": AUTO}
     return {
         name: study.repeat(base._replace(overrides=base.overrides + changed), options)
@@ -83,6 +88,13 @@ def peak(points: Mapping[float, list[float]]) -> str:
     return f"highest at {best} ({spread(points[best])} %{also})"
 
 
+def data_of(options: argparse.Namespace) -> str:
+    """Data and network, in words."""
+    if study.on_features(options):
+        return f"{study.FEATURES}, one hidden layer"
+    return "digits, C2F2" if options.small else "CIFAR-10, ResNet-18"
+
+
 def kept_share(found: Found) -> float | None:
     """Fraction of the labels that is kept in the last epoch; None while no run is finished."""
     return mean_and_std([summary["last"]["clean_share"] for summary in found.summaries])[0]
@@ -103,7 +115,7 @@ def draw(options: argparse.Namespace, found: dict[Hashable, Found]) -> str:
             label = "auto, in the colour of its epoch"
             panel.plot(share, mean, linestyle="none", label=label, **star(line))
     panel.set(xlabel="fraction of labels that is kept", xlim=(0.05, 0.95), xticks=SHARES)
-    data = "digits, C2F2" if options.small else "CIFAR-10, ResNet-18"
+    data = data_of(options)
     return show_figure(figure, options, f"{data}, symmetric noise 0.8; {study.seeds_of(options)}")
 
 
@@ -118,7 +130,7 @@ def summary(found: dict[Hashable, Found]) -> str:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    options = study.parse(study.arguments(__doc__, NAME, on_features=True), arguments)
     found = study.conduct(cells, options)
     parts = [draw(options, found), summary(found), *curve_parts("kept", found, options)]
     title = "Accuracy against the fraction of labels that is kept"

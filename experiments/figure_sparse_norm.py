@@ -2,6 +2,7 @@
 
     python -m experiments.figure_sparse_norm --data_dir=DIR       # CIFAR-10, on an accelerator
     python -m experiments.figure_sparse_norm --small --seeds=3    # digits
+    python -m experiments.figure_sparse_norm --features --data_dir=DIR    # cifar10.npz there
 
 The penalty is lambda sum_k p_k^q of the predicted probabilities p. At q = 1 it is constant, so the
 right end of the curve is SPR without a penalty. The paper has a single peak, at q = 0.2.
@@ -10,7 +11,7 @@ right end of the curve is SPR without a penalty. The paper has a single peak, at
 import argparse
 import sys
 
-from experiments.figure_select_ratio import curve_parts, curve_rows, draw_curves, peaks
+from experiments.figure_select_ratio import curve_parts, curve_rows, data_of, draw_curves, peaks
 from experiments.harness import study
 from experiments.harness.plot import new_figure, show_figure
 from experiments.harness.runs import Run
@@ -23,9 +24,11 @@ NOISE = ("noise.rate", 0.4)
 FULL = Run("configs/cifar10_sym.py", "spr", (NOISE, ("preset", "paper")))
 SMALL = Run("configs/digits_sym.py", "spr", (NOISE, ("preset", "paper")))
 
+ON_FEATURES = Run(study.FEATURES_CONFIG, "spr", (NOISE, ("preset", "paper")))
+
 
 def cells(options: argparse.Namespace) -> Cells:
-    base = SMALL if options.small else FULL
+    base = ON_FEATURES if study.on_features(options) else SMALL if options.small else FULL
     return {
         q: study.repeat(
             base._replace(overrides=(*base.overrides, ("method.penalty_q", q))), options
@@ -44,12 +47,12 @@ def draw(options: argparse.Namespace, found: dict[float, Found]) -> str:
     panel.set(xlabel="exponent q of the sparse penalty", xscale="log")
     panel.set_xticks(EXPONENTS, list(map(str, EXPONENTS)))
     panel.minorticks_off()
-    data = "digits, C2F2" if options.small else "CIFAR-10, ResNet-18"
+    data = data_of(options)
     return show_figure(figure, options, f"{data}, symmetric noise 0.4; {study.seeds_of(options)}")
 
 
 def main(arguments: list[str] | None = None) -> int:
-    options = study.parse(study.arguments(__doc__, NAME), arguments)
+    options = study.parse(study.arguments(__doc__, NAME, on_features=True), arguments)
     found = study.conduct(cells, options)
     parts = [draw(options, found), "\n".join(peaks(found)), *curve_parts("q", found, options)]
     title = "Accuracy against the exponent of the sparse penalty"

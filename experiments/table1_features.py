@@ -15,6 +15,7 @@ import sys
 from argparse import Namespace
 
 from experiments import paper_results
+from experiments.figure_precision import KINDS
 from experiments.harness import study
 from experiments.harness.runs import Run
 from experiments.table1_synthetic import BEST, LAST, MEASURES, render
@@ -24,7 +25,6 @@ NAME = "table1_features"
 DATASET = "cifar10"
 HUMAN = ("aggre", "random1", "worst")
 NOISE = (*paper_results.NOISE, *HUMAN)
-KINDS = {"sym": "symmetric", "asym": "asymmetric"}
 # Rows that show what the preset is made of.
 VARIANTS = {
     "spr": {"spr, ours": {}, "spr, paper": {"preset": "paper"}},
@@ -39,9 +39,7 @@ def cells(options: Namespace) -> study.Cells:
     for method in methods:
         for row, fields in VARIANTS.get(method, {method: {}}).items():
             for noise in noises:
-                run = Run(
-                    "configs/cifar10_features.py", method, tuple((fields | of(noise)).items())
-                )
+                run = Run(study.FEATURES_CONFIG, method, tuple((fields | of(noise)).items()))
                 found[DATASET, row, noise] = study.repeat(run, options)
     return found
 

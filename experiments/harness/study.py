@@ -30,6 +30,8 @@ from spr_jax.io.atomic import check_folder, replace_file
 from spr_jax.registry import suggestion
 
 Cells = dict[Hashable, list[Run]]
+FEATURES = "frozen features of CIFAR-10"
+FEATURES_CONFIG = "configs/cifar10_features.py"
 MOST_SHOWN = 20  # commands; a longer list is folded
 
 
@@ -68,10 +70,12 @@ def report_arguments(doc: str, name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def arguments(doc: str, name: str) -> argparse.ArgumentParser:
-    """The options that all studies share."""
+def arguments(doc: str, name: str, *, on_features: bool = False) -> argparse.ArgumentParser:
+    """The options that all studies share; some can also be made on frozen features."""
     parser = report_arguments(doc, name)
     add = parser.add_argument
+    if on_features:
+        add("--features", action="store_true", help=f"on {FEATURES}, as table1_features has them")
     add("--data_dir", default="", help="where data sets are kept")
     add("--seeds", type=positive, default=1, help="runs per cell [%(default)s]")
     add("--jobs", type=int, default=1, help="runs at a time [%(default)s]")
@@ -79,10 +83,17 @@ def arguments(doc: str, name: str) -> argparse.ArgumentParser:
 
 
 def parse(parser: argparse.ArgumentParser, given: Sequence[str] | None) -> argparse.Namespace:
-    """The user's options; a small study has a report of its own, NAME_small."""
+    """The user's options; a study that is small or on features has a report of its own."""
     options = parser.parse_args(given)
-    options.name += "_small" * options.small
+    if options.small and on_features(options):
+        fail("--small and --features exclude each other; give one of them.")
+    options.name += "_small" * options.small + "_features" * on_features(options)
     return options
+
+
+def on_features(options: argparse.Namespace) -> bool:
+    """Whether the study is made on frozen features instead of images."""
+    return getattr(options, "features", False)
 
 
 def positive(text: str) -> int:

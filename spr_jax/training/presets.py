@@ -41,6 +41,7 @@ PRESETS = {
         penalize="all",
     ),
 }
+OTHER_RULE = "other_rule"  # beside the presets: where the user names another rule
 ALIASES = {"exact": "noise_model"}  # the name before 0.2
 
 
@@ -59,16 +60,26 @@ def canonical_preset(name: str) -> str:
 
 
 def decide(
-    config: ConfigDict, field: str, *, paper: Any, released: Any, ours: Any, path: Any = ...
+    config: ConfigDict,
+    field: str,
+    *,
+    paper: Any,
+    released: Any,
+    ours: Any,
+    path: Any = ...,
+    other_rule: Any = ...,
 ) -> None:
     """Let the preset choose a field such as "optimizer.momentum", unless the user sets it.
 
-    Without a value for it, the preset `path` has ours. None leaves an option of the rule open.
+    Without a value for it, the preset `path` has ours. `other_rule` is the value where the user
+    names another selection rule than the preset's. None leaves an option of the rule open.
     """
     section, name = _place_of(config, field.split("."))
     section[name] = config_dict.placeholder(type(ours))
     path = ours if path is ... else path
     by_preset = {"paper": paper, "released": released, "noise_model": ours, "path": path}
+    if other_rule is not ...:
+        by_preset[OTHER_RULE] = other_rule
     config.by_preset[field.replace(".", "/")] = ConfigDict(by_preset)
 
 
@@ -96,10 +107,13 @@ def resolve(config: ConfigDict) -> None:
     """Fill in what the preset decides and the user left open; drop what the rule does not read."""
     config.preset = canonical_preset(config.preset)
     preset = PRESETS[config.preset]
+    rule = config.method.select.name if "select" in config.method else None
+    names_other = rule not in (None, preset.rule["name"])
     for field, by_preset in config.get("by_preset", {}).items():
         section, name = _place_of(config, field.split("/"))
-        if section[name] is None and by_preset[config.preset] is not None:
-            section[name] = by_preset[config.preset]
+        key = OTHER_RULE if names_other and OTHER_RULE in by_preset else config.preset
+        if section[name] is None and by_preset[key] is not None:
+            section[name] = by_preset[key]
     with config.unlocked():
         if "by_preset" in config:
             del config.by_preset

@@ -50,6 +50,18 @@ def test_every_cell_can_be_run(script, small):
         assert config.dataset.get("data_dir", "DIR") == "DIR"  # digits have none
 
 
+@pytest.mark.parametrize("script", set(SCRIPTS) - {figure_features}, ids=lambda each: each.NAME)
+def test_every_cell_can_be_run_on_features(script):
+    cells = script.cells(options(features=True, data_dir="DIR"))
+    assert len(cells) == len(script.cells(options()))
+    for (run,) in cells.values():
+        config = config_of(run)
+        check(config)
+        build(METHODS, config.method)
+        assert config.dataset.name == "features" and config.backbone.name == "mlp"
+        assert config.noise.kind in ("symmetric", "asymmetric")
+
+
 @pytest.mark.parametrize("script", SCRIPTS, ids=lambda script: script.NAME)
 def test_without_runs_there_are_commands_and_no_picture(script, tmp_path):
     status, _, text = rendered(script, tmp_path)

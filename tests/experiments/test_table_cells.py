@@ -1,5 +1,7 @@
 """Every cell of a table is a run that starts, and the paper's rows are ours or their own."""
 
+import argparse
+
 import pytest
 from finished_runs import table_options
 
@@ -36,6 +38,18 @@ def test_every_cell_can_be_run_and_has_a_folder_of_its_own(script, small, tmp_pa
         homes |= {folder(run, tmp_path) for run in cell}
     shared = script is table2_real_world and small  # ce and spr stand for both data sets
     assert len(homes) == 2 * len(cells) or shared
+
+
+def test_the_ablation_on_features_turns_every_part_on_and_off():
+    cells = table3_ablation.cells(
+        argparse.Namespace(features=True, small=False, seeds=1, data_dir="DIR")
+    )
+    whole = check_run(cells["noise_model", "CE + SPR + lq + CutMix"][0])
+    assert (whole.dataset.name, whole.method.mixing) == ("features", "mixup")
+    assert whole.method.penalty_weight == 1.2 and whole.method.cutmix == 0.5
+    alone = check_run(cells["noise_model", "CE"][0])
+    assert (alone.method.penalty_weight, alone.method.cutmix) == (0.0, 0.0)
+    assert alone.method.select.name == "all"
 
 
 def test_table_1_has_all_methods_data_sets_and_noise():

@@ -100,9 +100,9 @@ def remarks(options: Namespace) -> str:
     if study.on_features(options):
         return (
             f"{rows} This is a network of one hidden layer on {study.FEATURES}, with mixup in "
-            "place of CutMix: its numbers cannot be compared with the paper's, whose networks learn "
-            "from the images. The presets differ in more than the selection: noise_model weighs "
-            "examples by their probability to be correct and judges them by the features "
+            "place of CutMix: its numbers cannot be compared with the paper's, whose networks "
+            "learn from the images. The presets differ in more than the selection: noise_model "
+            "weighs examples by their probability to be correct and judges them by the features "
             "themselves, paper keeps half of each class by what the hidden layer says."
         )
     return f"{rows} The paper does not say which epoch its numbers belong to."

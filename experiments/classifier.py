@@ -11,14 +11,11 @@ import warnings
 from collections.abc import Sequence
 
 import numpy as np
-from cleanlab.classification import CleanLearning
 from sklearn.datasets import load_breast_cancer, load_digits, load_iris, load_wine
-from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import train_test_split
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import StandardScaler
 from tqdm import tqdm
 
+from experiments import other_classifiers
 from experiments.harness.provenance import origin, show_report
 from experiments.harness.study import new_parser, positive, table
 from spr_jax.devices import PROGRAM_CACHE, cache_programs, one_device_per_core
@@ -32,16 +29,9 @@ SETS = {
 }
 RATES = (0.2, 0.4)
 CLASSIFIERS = {
-    "logistic regression": lambda seed: _scaled(LogisticRegression(max_iter=1000)),
-    "CleanLearning": lambda seed: CleanLearning(
-        _scaled(LogisticRegression(max_iter=1000)), seed=seed
-    ),
+    **other_classifiers.CLASSIFIERS,
     "SPRClassifier": lambda seed: SPRClassifier(random_state=seed),
 }
-
-
-def _scaled(model):
-    return make_pipeline(StandardScaler(), model)
 
 
 def flipped(true: np.ndarray, rate: float, seed: int) -> np.ndarray:

@@ -3,6 +3,7 @@
     spr-encode --dataset=cifar10 --out=DIR/cifar10.npz
     python -m experiments.table1_features --data_dir=DIR [--seeds 3] [--jobs 2]
     python -m experiments.table1_features --data_dir=DIR --noise sym-0.4 --methods ce spr
+    python -m experiments.table1_features --others ...    # scikit-learn and cleanlab, as well
     python -m experiments.table1_features --read          # report what is finished
 
     python -m experiments.table1_features --small         # plain training and SPR, one noise
@@ -14,7 +15,7 @@ a minute a run on two cores; an interrupted table resumes.
 import sys
 from argparse import Namespace
 
-from experiments import paper_results
+from experiments import other_classifiers, paper_results
 from experiments.figure_precision import KINDS
 from experiments.harness import study
 from experiments.harness.runs import Run
@@ -23,6 +24,7 @@ from spr_jax.methods import METHODS
 
 NAME = "table1_features"
 DATASET = "cifar10"
+OTHERS = "Classifiers of other packages on the same vectors and labels"
 HUMAN = ("aggre", "random1", "worst")
 NOISE = (*paper_results.NOISE, *HUMAN)
 # Rows that show what the preset is made of.
@@ -70,12 +72,18 @@ def main(arguments: list[str] | None = None) -> int:
     several = {"nargs": "+", "action": "extend"}
     parser.add_argument("--noise", **several, help="sym-0.4, asym-0.3, worst ... [all]")
     parser.add_argument("--methods", **several, help="names of spr_jax.methods [all]")
+    parser.add_argument("--others", action="store_true", help="fit scikit-learn's and cleanlab's")
     options = study.parse(parser, arguments)
     found = study.conduct(cells, options)
+    label_sets = cells(Namespace(**vars(options) | {"methods": ["ce"]}))
+    if options.others and not options.read:
+        other_classifiers.measure(label_sets, options)
     sections = [
         f"## {measure[0].upper()}{measure[1:]}\n\n{render(DATASET, measure, found, {})}"
         for measure in (LAST, BEST)
     ]
+    if others := other_classifiers.render(label_sets, options):
+        sections.insert(1, f"## {OTHERS}\n\n{others}")
     rows = study.csv_rows(["data set", "method", "noise"], MEASURES, found, {}, NAME)
     title = "Table 1 on frozen features of CIFAR-10"
     return study.report(options, found, title, [remarks(options), *sections], rows)

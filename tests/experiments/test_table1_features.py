@@ -2,8 +2,10 @@
 
 from argparse import Namespace
 
+import numpy as np
 import pytest
 
+from experiments import other_classifiers
 from experiments import table1_features as study_of
 from experiments.harness.runs import load_config
 from spr_jax.methods import METHODS
@@ -39,3 +41,38 @@ def test_presets_decide_how_vectors_are_learned_from(preset, weights):
 def test_the_setting_is_said_plainly():
     text = study_of.remarks(options())
     assert "nothing here can be compared with the paper's Table 1" in text
+
+
+class Majority:
+    """Predicts the most frequent label."""
+
+    def fit(self, vectors, labels):
+        self.label = np.bincount(labels).argmax()
+        return self
+
+    def score(self, vectors, labels):
+        return np.mean(labels == self.label)
+
+
+def test_other_classifiers_are_measured_once_and_shown(tmp_path, monkeypatch, capsys):
+    """On the labels of the runs, one result for each seed."""
+    vectors, labels = np.random.default_rng(0).standard_normal((60, 4)), np.arange(60) % 2
+    tests = {"test_features": vectors[:10], "test_labels": np.repeat([0, 1], [7, 3])}
+    held = {"features": vectors, "labels": labels, "true_labels": labels}
+    np.savez(tmp_path / "cifar10.npz", **held, **tests)
+    fitted = []
+    monkeypatch.setattr(
+        other_classifiers,
+        "CLASSIFIERS",
+        {"majority": lambda seed: fitted.append(seed) or Majority()},
+    )
+    arguments = options(data_dir=str(tmp_path), small=True, methods=["ce"], out=tmp_path)
+    cells = study_of.cells(arguments)
+    assert other_classifiers.render(cells, arguments) == ""
+    for _ in range(2):
+        other_classifiers.measure(cells, arguments)
+    assert fitted == [0, 1]
+    shown = other_classifiers.render(cells, arguments)
+    assert "| classifier | sym-0.4 |" in shown and "| majority | " in shown
+    values = other_classifiers.results_of(cells, arguments)["majority", "sym-0.4"]
+    assert len(values) == 2 and set(np.round(values)) <= {30, 70}

@@ -1,7 +1,7 @@
 """SPR's training with another clean set: the smallest losses, or the correct labels.
 
-Only the selection differs from SPR; steps, penalty and options stay. They are the lower and the
-upper reference of what a selection can do.
+Only the selection differs from SPR; steps, penalty and options stay, and the preset decides them as
+it does for SPR. They are the lower and the upper reference of what a selection can do.
 """
 
 import jax.numpy as jnp

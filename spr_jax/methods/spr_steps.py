@@ -3,7 +3,8 @@
     supervised   1/B sum_i clean_i (CE_i + lambda sum_k p_ik^q), or the penalty of noisy ones, too
     mixed        two examples in one, by CutMix; a noisy example's target is its prediction
 
-lambda grows by a factor every epoch. B is the size of the batch, not the number of clean examples.
+lambda grows by a factor every epoch. As published, B is the size of the batch; with
+`divide_by_clean`, the number of examples that the term is over.
 """
 
 import jax

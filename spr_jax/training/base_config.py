@@ -1,6 +1,6 @@
 """Every field of an experiment, with the values that most experiments share."""
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
@@ -8,7 +8,7 @@ from spr_jax.devices import PROGRAM_CACHE
 from spr_jax.methods import METHODS
 from spr_jax.noise import corrupt
 from spr_jax.registry import defaults, options_of
-from spr_jax.training.presets import decide, undecided_rule
+from spr_jax.training.presets import decide, left_open
 
 __all__ = ["decide", "get_config", "section", "suit_vectors"]
 
@@ -58,7 +58,6 @@ def suit_vectors(config) -> None:
         config.method.mixing = "mixup"
         usual = config.method.penalty_weight
         decide(config, "method.penalty_weight", paper=usual, released=usual, ours=0.0)
-        decide(config, "method.divide_by_clean", paper=False, released=False, ours=True)
     if "select" in config.method:
         presets = ("paper", "released", "path", "other_rule")
         decide(config, "method.record_from", **dict.fromkeys(presets, "train"), ours="inputs")
@@ -69,9 +68,7 @@ def suit_vectors(config) -> None:
 def section(kind: str, name: str) -> ConfigDict:
     """The options of a data set or a method, as its signature has them."""
     options = defaults(DATASETS if kind == "dataset" else METHODS, name)
-    if kind == "method" and "select" in options:  # left to the preset
-        options |= {"select": undecided_rule(), "penalize": config_dict.placeholder(str)}
-    return ConfigDict(options)
+    return ConfigDict(options | (left_open(options) if kind == "method" else {}))
 
 
 def backbone_options(name: str) -> dict:

@@ -1,4 +1,4 @@
-"""Presets of SPR: which selection rule runs, and what the sparse penalty covers."""
+"""Presets of SPR: which selection rule runs, and how its training uses what is selected."""
 
 import warnings
 from collections.abc import Mapping
@@ -15,30 +15,35 @@ class Preset(NamedTuple):
 
     runs: str  # in words
     rule: Mapping[str, Any]  # name and, where they are not its defaults, options
-    penalize: str
+    training: Mapping[str, Any]  # option of `spr_training` -> value
+
+
+AS_PUBLISHED = {"penalize": "clean", "divide_by_clean": False}
+# A loss divided by the batch would shrink the step by the fraction of labels left out.
+OURS = {"penalize": "all", "divide_by_clean": True}
 
 
 PRESETS = {
     "paper": Preset(
         "SPR as in the paper's text: the penalized-regression path over small pieces",
         {"name": "share"},
-        penalize="clean",
+        AS_PUBLISHED,
     ),
     "released": Preset(
         "SPR with the values of the released scripts, defects repaired: the path over small pieces",
         {"name": "share", "ties": "released"},
-        penalize="clean",
+        AS_PUBLISHED,
     ),
     "noise_model": Preset(
         "ours: the label-noise model on the robust fit of the whole data; no path is solved",
         {"name": "noise_model"},
-        penalize="all",
+        OURS,
     ),
     "path": Preset(
         "the penalized-regression path of the whole data, the share of each class from the "
         "noise model",
         {"name": "path"},
-        penalize="all",
+        OURS,
     ),
 }
 OTHER_RULE = "other_rule"  # beside the presets: where the user names another rule
@@ -90,6 +95,13 @@ def _place_of(config, names):
     return config, names[-1]
 
 
+def left_open(options: Mapping[str, Any]) -> dict[str, Any]:
+    """The options of a method that the preset decides, without a value."""
+    names = {name: type(value) for name, value in OURS.items() if name in options}
+    found = {name: config_dict.placeholder(kind) for name, kind in names.items()}
+    return found | ({"select": undecided_rule()} if "select" in options else {})
+
+
 def undecided_rule() -> ConfigDict:
     """A selection rule whose name and options are all open: those of every rule can be set."""
     options = {name: type(value) for rule in RULES.values() for name, value in _options(rule)}
@@ -114,12 +126,13 @@ def resolve(config: ConfigDict) -> None:
         key = OTHER_RULE if names_other and OTHER_RULE in by_preset else config.preset
         if section[name] is None and by_preset[key] is not None:
             section[name] = by_preset[key]
+    for name, value in preset.training.items():
+        if name in config.method and config.method[name] is None:
+            config.method[name] = value
     with config.unlocked():
         if "by_preset" in config:
             del config.by_preset
         if "select" in config.method:
-            if config.method.penalize is None:
-                config.method.penalize = preset.penalize
             config.method.select = ConfigDict(resolve_rule(config.method.select, preset))
 
 

@@ -13,13 +13,14 @@ from spr_jax.training.old_configs import differences, modernize
 from spr_jax.training.workdir import BEGUN, as_json, claim
 
 HOME = Path(__file__).parent / "old_configs"  # config.json files that it wrote
+THEN = {"divide_by_clean": False}  # what ours did before 0.2
 WHOLE = {"per_class": 0, "intercept": True}
 TODAY = {  # file -> preset, method, rule of a config of the same meaning
-    "auto": ("noise_model", {}, {}),
+    "auto": ("noise_model", THEN, {}),
     "class": ("paper", {}, {"within": "class", **WHOLE}),
     "knockoffs": (
         "noise_model",
-        {},
+        THEN,
         {"name": "knockoffs", "rivals": "confident", "classes_per_group": 100, "pca_dim": 64}
         | WHOLE,
     ),
@@ -151,5 +152,6 @@ def test_an_old_folder_is_accepted_by_the_same_run_alone(tmp_path):
 def _with_rule(name):
     config = digits_sym.get_config()
     config.method.select.name = name
+    config.method.update(THEN)
     resolve(config)
     return config

@@ -63,6 +63,27 @@ def test_every_experiment_can_be_run_with_every_preset():
             assert resolve(config) is None and config.preset == preset  # a second time
 
 
+def test_our_presets_divide_by_what_is_learned_from():
+    """The published ones by the batch, so that a step shrinks with what is left out."""
+    for experiment in ("mnist_sym", "cifar10_sym", "animal10n", "folder"):
+        found = {p: resolved(experiment, p)["method.divide_by_clean"] for p in PRESETS}
+        assert found == {"paper": False, "released": False, "noise_model": True, "path": True}
+    told = resolved("cifar10_sym", "noise_model", **{"method.divide_by_clean": False})
+    assert told["method.divide_by_clean"] is False
+
+
+def test_references_train_as_the_method_they_bound():
+    """Whatever the preset decides for SPR's training it decides for them, too."""
+    for preset in PRESETS:
+        for experiment in ("mnist_sym", "cifar10_sym", "features"):
+            spr = resolved(experiment, preset)
+            for method in ("oracle", "small_loss"):
+                own = resolved(experiment, preset, method)
+                shared = {*own} & {*spr} - {"method.name"}
+                assert "method.penalize" in shared and "method.divide_by_clean" in shared
+                assert {name: own[name] for name in shared} == {name: spr[name] for name in shared}
+
+
 def test_presets_of_methods_without_a_selection_differ_in_the_optimizer_alone():
     for experiment in EXPERIMENTS:
         each = [resolved(experiment, preset, "ce") for preset in PRESETS]

@@ -85,8 +85,6 @@ def run_of(options: argparse.Namespace, method: str, fields: dict, kind: str, ra
         return Run(study.FEATURES_CONFIG, method, tuple(fields.items()))
     if options.small:
         fields["epochs"] = SMALL_EPOCHS
-    elif method == "spr" and rate == 0.8:
-        fields["method.penalty_growth"] = 1.0  # as in the paper, at this rate
     return Run(f"configs/{data_of(options)}_{kind}.py", method, tuple(fields.items()))
 
 

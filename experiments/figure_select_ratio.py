@@ -22,10 +22,7 @@ NAME = "figure_select_ratio"
 SHARES = (0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)
 RIGHT = 0.2  # fraction of labels that are correct
 NOISE = ("noise.rate", 0.8)
-# At this rate the paper's sparse penalty does not grow.
-FULL = Run(
-    "configs/cifar10_sym.py", "spr", (NOISE, ("method.cutmix", 0.0), ("method.penalty_growth", 1.0))
-)
+FULL = Run("configs/cifar10_sym.py", "spr", (NOISE, ("method.cutmix", 0.0)))
 SMALL = Run("configs/digits_sym.py", "spr", (NOISE, ("preset", "paper")))
 # A selection by what the hidden layer says, after each epoch; supervised steps only.
 ON_FEATURES = Run(

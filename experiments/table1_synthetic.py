@@ -27,7 +27,6 @@ SMALL = {"digits": "digits, C2F2"}
 SMALL_NOISE = ("sym-0.4", "sym-0.8", "asym-0.4")
 LAST, BEST = "test accuracy, last epoch", "test accuracy, best on test"
 MEASURES = (LAST, BEST, "label precision, last epoch")
-SPR_TRAINING = ("spr", "small_loss", "oracle")
 # Options that count epochs, and so shrink with the budget.
 STAGES = (
     "estimate_epochs",
@@ -63,12 +62,6 @@ def make_run(dataset: str, noise: str, method: str, fields: dict, options: Names
     fields = fields | budget(file, method, options.epochs) | {"noise.rate": float(rate)}
     if kind == "asym" and dataset in SMALL:
         fields["noise.kind"] = "asymmetric"
-    if (dataset, noise) == ("cifar10", "sym-0.8") and method in SPR_TRAINING:
-        fields["method.penalty_growth"] = 1.0  # the paper does not let the penalty grow here
-    if dataset == "mnist" and fields.get("preset") == "noise_model" and options.epochs is None:
-        fields["method.penalty_growth"] = (
-            1.03  # in 50 epochs to 4 times; the paper's 1.2, to 9,000 times
-        )
     return Run(file, method, tuple(fields.items()))
 
 
@@ -157,7 +150,7 @@ def remarks(options: Namespace) -> str:
             "its rate says, as in the released code. IterNLD, RoG and TopoFilter are not "
             "implemented."
         )
-    if not options.small and options.epochs is None:
+    if not options.small:
         sentences.append(
             "On MNIST the weight of the sparse penalty grows by 20 % per epoch in the paper and in "
             "the preset paper, to 9,000 times its first value in 50 epochs; in noise_model by 3 %."

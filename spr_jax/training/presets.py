@@ -77,10 +77,11 @@ def decide(
     """Let the preset choose a field such as "optimizer.momentum", unless the user sets it.
 
     Without a value for it, the preset `path` has ours. `other_rule` is the value where the user
-    names another selection rule than the preset's. None leaves an option of the rule open.
+    names another selection rule than the preset's. None leaves an option of the rule open. A value
+    may be a function of the config as it is run, where it follows from other fields.
     """
     section, name = _place_of(config, field.split("."))
-    section[name] = config_dict.placeholder(type(ours))
+    section[name] = config_dict.placeholder(section.get_type(name))
     path = ours if path is ... else path
     by_preset = {"paper": paper, "released": released, "noise_model": ours, "path": path}
     if other_rule is not ...:
@@ -124,8 +125,9 @@ def resolve(config: ConfigDict) -> None:
     for field, by_preset in config.get("by_preset", {}).items():
         section, name = _place_of(config, field.split("/"))
         key = OTHER_RULE if names_other and OTHER_RULE in by_preset else config.preset
-        if section[name] is None and by_preset[key] is not None:
-            section[name] = by_preset[key]
+        value = by_preset[key]
+        if section[name] is None and value is not None:
+            section[name] = value(config) if callable(value) else value
     for name, value in preset.training.items():
         if name in config.method and config.method[name] is None:
             config.method[name] = value

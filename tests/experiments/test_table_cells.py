@@ -76,7 +76,6 @@ def test_runs_of_mnist_are_found_where_they_are_launched(tmp_path):
     overrides = (
         ("preset", "noise_model"),
         ("epochs", 50),
-        ("method.penalty_growth", 1.03),
         ("noise.rate", 0.4),
         ("dataset.data_dir", "D"),
     )

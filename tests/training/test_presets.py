@@ -84,6 +84,23 @@ def test_references_train_as_the_method_they_bound():
                 assert {name: own[name] for name in shared} == {name: spr[name] for name in shared}
 
 
+@pytest.mark.parametrize("method", ["spr", "oracle", "small_loss"])
+def test_the_penalty_grows_slowly_on_mnist_by_our_presets(method):
+    found = {p: resolved("mnist_asym", p, method)["method.penalty_growth"] for p in PRESETS}
+    assert found == {"paper": 1.2, "released": 1.2, "noise_model": 1.03, "path": 1.03}
+
+
+def test_the_penalty_on_cifar10_does_not_grow_where_most_labels_are_wrong():
+    """By the rate that is run, not the one that the config file begins with."""
+    growth = {
+        (experiment, rate): resolved(experiment, **{"noise.rate": rate})["method.penalty_growth"]
+        for experiment, rate in (("cifar10_sym", 0.6), ("cifar10_sym", 0.8), ("cifar10_asym", 0.4))
+    }
+    assert [*growth.values()] == [1.02, 1.0, 1.02]
+    told = resolved("cifar10_sym", **{"noise.rate": 0.8, "method.penalty_growth": 1.1})
+    assert told["method.penalty_growth"] == 1.1
+
+
 def test_presets_of_methods_without_a_selection_differ_in_the_optimizer_alone():
     for experiment in EXPERIMENTS:
         each = [resolved(experiment, preset, "ce") for preset in PRESETS]

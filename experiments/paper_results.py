@@ -98,12 +98,12 @@ METHOD_OF = {  # a row of the paper -> our method; the other rows are not implem
 
 
 def variants(methods: Iterable[str]) -> dict[str, tuple[str, dict[str, Any]]]:
-    """Rows of a table -> method and overrides: SPR has a row for each of two presets."""
+    """Rows of a table -> method and overrides: SPR and its bound have a row for each preset."""
     rows = {}
     for method in methods:
-        if method == "spr":
+        if method in ("spr", "oracle"):
             rows |= {
-                f"spr, {preset}": (method, {"preset": preset})
+                f"{method}, {preset}": (method, {"preset": preset})
                 for preset in ("paper", "noise_model")
             }
         else:

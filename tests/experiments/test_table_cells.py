@@ -54,7 +54,7 @@ def test_the_ablation_on_features_turns_every_part_on_and_off():
 
 def test_table_1_has_all_methods_data_sets_and_noise():
     cells = table1_synthetic.cells(table_options())
-    assert len(cells) == 2 * 7 * (len(METHODS) + 1)
+    assert len(cells) == 2 * 7 * (len(METHODS) + 2)
     config = config_of(cells["cifar10", "spr, noise_model", "asym-0.3"][0])
     assert (config.dataset.name, config.noise.kind, config.noise.rate) == (
         "cifar10",
@@ -69,6 +69,21 @@ def test_table_1_has_all_methods_data_sets_and_noise():
     assert config_of(cells["cifar10", "spr, paper", "sym-0.8"][0]).method.penalty_growth == 1.0
     assert config_of(cells["mnist", "spr, paper", "sym-0.8"][0]).method.penalty_growth == 1.2
     assert config_of(cells["mnist", "forward", "sym-0.8"][0]).epochs == 100
+
+
+@pytest.mark.parametrize("dataset", ["mnist", "cifar10"])
+def test_the_bound_differs_from_what_it_bounds_in_the_selection_alone(dataset):
+    cells = table1_synthetic.cells(table_options())
+    for preset in ("paper", "noise_model"):
+        bound, method = (
+            config_of(cells[dataset, f"{name}, {preset}", "asym-0.4"][0])
+            for name in ("oracle", "spr")
+        )
+        shared = {*bound.method} - {"name"}
+        assert {name: method.method[name] for name in shared} == {
+            name: bound.method[name] for name in shared
+        }
+        assert bound.optimizer == method.optimizer and bound.epochs == method.epochs
 
 
 def test_runs_of_mnist_are_found_where_they_are_launched(tmp_path):

@@ -70,8 +70,9 @@ CIFAR10 = {
 }
 
 ANIMAL10N = {
-    # https://github.com/yingyichen-cyy/Nested-Co-teaching: dropout after both hidden layers, which
-    # the backbone has already; nested dropout uses no other dropout.
+    # https://github.com/yingyichen-cyy/Nested-Co-teaching: plain training has no dropout; dropout is
+    # after both hidden layers, where the backbone has it; nested dropout uses no other.
+    "ce": {"backbone.dropout": 0.0},
     "dropout": {"method.rate": 0.0, "backbone.dropout": 0.1},
     "nested": {"method.sigma": 100.0, "backbone.dropout": 0.0},
     "nct": {
@@ -79,7 +80,6 @@ ANIMAL10N = {
         "method.sigma": 100.0,
         "method.warmup": 100,
         "method.forget_rate": 0.2,
-        "optimizer.learning_rate": 0.004,
         "backbone.dropout": 0.0,
     },
     # https://github.com/kaist-dmlab/SELFIE

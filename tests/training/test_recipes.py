@@ -21,6 +21,18 @@ EXPERIMENTS = {
 }
 
 
+def recipe_of(experiment, method):
+    config = import_module(f"configs.{experiment}").get_config(method)
+    resolve(config)
+    return config
+
+
+def test_plain_training_on_animal10n_has_no_dropout():
+    """Else dropout, at a lower rate, would be compared with more of it."""
+    rates = [recipe_of("animal10n", method).backbone.dropout for method in ("ce", "dropout")]
+    assert rates == [0.0, 0.1]
+
+
 def test_recipes_belong_to_known_data_sets_and_methods():
     assert {*recipes.RECIPES} == {*EXPERIMENTS} <= {*DATASETS}
     assert {name for table in recipes.RECIPES.values() for name in table} <= {*METHODS}

@@ -63,15 +63,16 @@ CIFAR10 = {
         "method.alpha": 0.4,
         "method.beta": 0.1,
         "method.label_rate": 4.7,
-        "optimizer.learning_rate": 0.06,
+        "method.learning_rate": 0.06,
+        "method.final_rate": 0.2,
     },
     # Ours, as above.
     "forward": {"epochs": 360, "method.estimate_epochs": 180},
 }
 
 ANIMAL10N = {
-    # https://github.com/yingyichen-cyy/Nested-Co-teaching: plain training has no dropout; dropout is
-    # after both hidden layers, where the backbone has it; nested dropout uses no other.
+    # https://github.com/yingyichen-cyy/Nested-Co-teaching: plain training has no dropout; "dropout"
+    # has it after both hidden layers, as the backbone does; nested dropout uses no other.
     "ce": {"backbone.dropout": 0.0},
     "dropout": {"method.rate": 0.0, "backbone.dropout": 0.1},
     "nested": {"method.sigma": 100.0, "backbone.dropout": 0.0},

@@ -31,7 +31,7 @@ def forward(
         return corrected(read_matrix(matrix))
     expect(estimate_epochs >= 1, "estimate_epochs", estimate_epochs, "1 or more")
     expect(0 < percentile <= 100, "percentile", percentile, "a number above 0 and at most 100")
-    return Stage(estimating(percentile), estimate_epochs), Stage(corrected(), restart=True)
+    return Stage(estimating(percentile), estimate_epochs), Stage(corrected(), restart="fresh")
 
 
 def read_matrix(path: str) -> np.ndarray:

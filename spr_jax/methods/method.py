@@ -81,8 +81,11 @@ class Stage(NamedTuple):
 
     method: Method
     epochs: int = 0  # 0: the rest of the run, which the last stage always takes
-    restart: bool = False  # with fresh networks, and the learning rate from its beginning
-    learning_rate: float | None = None  # constant, instead of the run's schedule
+    restart: str = ""  # with "fresh" networks, or with the "same" that the run began with
+    fresh_optimizer: bool = False  # without momentum from the stage before; so is any restart
+    # (fraction of the stage that is over, the run's learning rate) -> learning rate. None: the
+    # run's schedule, over this stage and its neighbors without one; anew with a fresh optimizer.
+    schedule: Callable[[Any, float], Any] | None = None
 
 
 def nothing_to_remember(labels: ArrayLike, num_classes: int) -> Memory:

@@ -27,7 +27,8 @@ def nct(
       sigma: width of nested dropout.
       warmup: epochs in which the networks are trained apart.
       forget_rate: fraction of its half that the teacher leaves out.
-      learning_rate: constant while they teach; 0 for the run's schedule.
+      learning_rate: while they teach; a fifth of it after a sixth of that time. 0 for the run's
+        schedule.
     """
     expect(warmup >= 0, "warmup", warmup, "0 or more")
     expect(0 <= forget_rate < 1, "forget_rate", forget_rate, "a fraction from 0 to below 1")
@@ -71,9 +72,13 @@ def nct(
     def predict(networks, memory, images):
         return sum(alone.predict((network,), memory, images) for network in networks) / 2
 
+    def teaching_rate(done, usual):
+        return jnp.where(done < 1 / 6, learning_rate, learning_rate / 5)
+
     before = Method(init, (apart,), alone.revise, predict, alone.describe, num_networks=2)
     teaching = before._replace(steps=(together,), revise=revise)
-    return Stage(before, warmup), Stage(teaching, learning_rate=learning_rate or None)
+    schedule = teaching_rate if learning_rate else None
+    return Stage(before, warmup), Stage(teaching, fresh_optimizer=True, schedule=schedule)
 
 
 def mean_over_chosen(half, chosen, memory):

@@ -27,6 +27,7 @@ def pencil(
     compatibility: str = "released",
     label_rate: float = 4.7,
     learning_rate: float = 0.0,
+    final_rate: float = 0.0,
 ) -> tuple[Stage, ...]:
     """PENCIL: learn a distribution over the labels of each example, together with the network.
 
@@ -39,10 +40,12 @@ def pencil(
         less.
       label_rate: step size of label logits, down the slope of their example's own loss; the
         released 600, for a mean over 128 examples, is 4.7.
-      learning_rate: constant until the labels are final; 0 for the run's schedule.
+      learning_rate: constant until the labels are final, since a falling one would memorize wrong
+        labels; 0 for the run's.
+      final_rate: from then on, divided by ten after each third; 0 for the run's.
     """
     numbers = {"warmup": warmup, "label_epochs": label_epochs, "alpha": alpha, "beta": beta}
-    numbers |= {"label_rate": label_rate, "learning_rate": learning_rate}
+    numbers |= {"label_rate": label_rate, "learning_rate": learning_rate, "final_rate": final_rate}
     for name, value in numbers.items():
         expect(value >= 0, name, value, "0 or more")
     compatibility_of = lookup(COMPATIBILITY, compatibility)
@@ -82,11 +85,16 @@ def pencil(
         clean = jnp.argmax(label_logits, axis=1) == epoch.labels
         return memory | {"label_logits": label_logits, "clean": clean}
 
-    rate = learning_rate or None
+    def constant(done, usual):
+        return learning_rate or usual
+
+    def by_thirds(done, usual):
+        return (final_rate or usual) * 0.1 ** jnp.floor(3 * done + 1e-3)  # rounding
+
     return (
-        Stage(Method(init, (descending(given),)), warmup, learning_rate=rate),
-        Stage(Method(init, (descending(learning),), step_labels), label_epochs, learning_rate=rate),
-        Stage(Method(init, (descending(learned),))),
+        Stage(Method(init, (descending(given),)), warmup, schedule=constant),
+        Stage(Method(init, (descending(learning),), step_labels), label_epochs, schedule=constant),
+        Stage(Method(init, (descending(learned),)), schedule=by_thirds),
     )
 
 

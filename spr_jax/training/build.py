@@ -2,12 +2,10 @@
 
 import inspect
 from functools import partial
-from itertools import accumulate
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-import optax
 
 from spr_jax import augment, noise
 from spr_jax.backbones import BACKBONES, OF_VECTORS, Classifier
@@ -19,9 +17,9 @@ from spr_jax.methods.method import Memory
 from spr_jax.methods.selection_rules import RULES
 from spr_jax.registry import build, lookup
 from spr_jax.training.batches import num_steps
-from spr_jax.training.optim import make_optimizer, make_schedule
 from spr_jax.training.presets import PRESETS
 from spr_jax.training.run import Run, ScheduledStage
+from spr_jax.training.stages import schedule_stages
 from spr_jax.training.step import TrainState
 from spr_jax.types import Dataset, Split
 
@@ -81,29 +79,6 @@ def check_inputs(config, dataset: Dataset) -> None:
         )
 
 
-def schedule_stages(
-    config, stages: tuple[Stage, ...], steps_per_epoch: int
-) -> tuple[ScheduledStage, ...]:
-    """Place stages one after the other; a schedule spans the epochs between two fresh starts."""
-    firsts = list(accumulate((stage.epochs for stage in stages[:-1]), initial=0))
-    if firsts[-1] >= config.epochs:
-        raise ValueError(
-            f"The first {len(stages) - 1} stages of {config.method.name} take {firsts[-1]} epochs "
-            f"and the run has {config.epochs}; raise epochs, or shorten the stages."
-        )
-    starts = [0, *(first for first, stage in zip(firsts, stages, strict=True) if stage.restart)]
-    scheduled = []
-    for first, stage in zip(firsts, stages, strict=True):
-        since = max(start for start in starts if start <= first)
-        until = min([start for start in starts if start > first], default=config.epochs)
-        schedule = make_schedule(config.optimizer, until - since, steps_per_epoch)
-        if stage.learning_rate is not None:
-            schedule = optax.constant_schedule(stage.learning_rate)
-        optimizer = make_optimizer(config.optimizer, schedule)
-        scheduled.append(ScheduledStage(stage.method, optimizer, schedule, first, since))
-    return tuple(scheduled)
-
-
 def hold_out(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Split | None, np.ndarray]:
     """Keep a share of each class of the training data, labels as given, for validation."""
     train = dataset.train
@@ -129,7 +104,9 @@ def init_state(config, run: Run, epoch: int = 0) -> TrainState:
     )
     module = Classifier(backbone, run.dataset.num_classes)
     images = jnp.zeros((1, *run.dataset.train.images.shape[1:]), jnp.float32)
-    keys = jax.random.split(run.key("init", epoch), stage.method.num_networks)
+    keys = jax.random.split(
+        run.key("init", 0 if stage.begins_as_the_run else epoch), stage.method.num_networks
+    )
     networks = jax.jit(lambda keys: tuple(make_network(module, key, images) for key in keys))(keys)
     opt_states = tuple(stage.optimizer.init(network.params) for network in networks)
     return TrainState(networks, opt_states, networks if run.ema else (), jnp.int32(0))

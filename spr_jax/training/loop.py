@@ -1,5 +1,6 @@
 """The loop of a run: epochs, selection, evaluation, checkpoints."""
 
+import dataclasses
 import json
 import time
 from collections.abc import Callable
@@ -145,13 +146,18 @@ def begin(config, run: Run) -> Progress:
 
 
 def enter_stage(config, run: Run, progress: Progress) -> Progress:
-    """Start a later stage: keep the memory, and the networks unless it restarts."""
+    """Start a later stage: keep the memory; networks and optimizer unless it has fresh ones."""
     epoch, stage = progress.epoch, run.stage_at(progress.epoch)
     if not 0 < epoch == stage.first or progress.steps_taken:
         return progress
     memory = init_memory(run, stage) | progress.memory
-    fresh = stage.fresh_since == epoch
-    state = replicate(init_state(config, run, epoch)) if fresh else progress.state
+    state = progress.state
+    if stage.fresh_since == epoch:
+        state = replicate(init_state(config, run, epoch))
+    elif stage.optimizer_since == epoch:
+        weights = (network.params for network in unreplicate(state.networks))
+        fresh = replicate(tuple(map(stage.optimizer.init, weights)))
+        state = dataclasses.replace(state, opt_states=fresh)
     buffers = empty_buffers(run, stage, state, memory)
     return progress._replace(state=state, memory=memory, buffers=buffers, losses=())
 
@@ -185,7 +191,7 @@ def one_epoch(
     row = {
         "epoch": epoch,
         "loss": float(losses.mean()),
-        "learning_rate": float(stage.schedule((epoch - stage.fresh_since) * steps)),
+        "learning_rate": float(stage.schedule((epoch - stage.optimizer_since) * steps)),
         **stage.method.describe(before, epoch - stage.first),
         **accuracies,
         **describe_selection(run.dataset.train, memory),

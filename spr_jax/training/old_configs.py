@@ -46,7 +46,10 @@ RULE_OPTIONS = {
     "knockoffs": "rivals",
 }
 # A field that is missing was added after the run, which did as with its default, except for:
-BEFORE_IT_EXISTED = {"method.select.min_correct_kept": "a tenth of each class"}
+BEFORE_IT_EXISTED = {
+    "method.select.min_correct_kept": "a tenth of each class",
+    "method.final_rate": "the run's schedule",
+}
 
 
 def new_name(option: str) -> str | None:

@@ -20,9 +20,11 @@ class ScheduledStage(NamedTuple):
 
     method: Method
     optimizer: optax.GradientTransformation
-    schedule: Callable  # step since the networks were fresh -> learning rate
+    schedule: Callable  # step since the optimizer was fresh -> learning rate
     first: int = 0  # epoch
     fresh_since: int = 0  # epoch at which the networks were initialized
+    optimizer_since: int = 0  # epoch at which the optimizer was
+    begins_as_the_run: bool = False  # with the weights that the run began with
 
 
 class Run(NamedTuple):

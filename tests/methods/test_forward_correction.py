@@ -64,7 +64,7 @@ def test_matrix_of_no_file_is_named():
 
 def test_without_a_file_a_first_stage_estimates_and_a_fresh_network_follows():
     first, second = make(estimate_epochs=7)
-    assert (first.epochs, first.restart, second.restart) == (7, False, True)
+    assert (first.epochs, first.restart, second.restart) == (7, "", "fresh")
     assert first.method.record_from == "scan"
     found = first.method.init(LABELS, C) | {"matrix": jnp.asarray(MATRIX, jnp.float32)}
     handed_on = second.method.init(LABELS, C) | found  # as the loop does

@@ -131,6 +131,7 @@ def test_memory_holds_the_length_and_what_was_easy():
 
 def test_stages_have_their_epochs_and_learning_rate():
     apart, together = nct(warmup=7, learning_rate=0.004)
-    assert (apart.epochs, apart.learning_rate, together.learning_rate) == (7, None, 0.004)
-    assert not apart.restart and not together.restart
-    assert nct(learning_rate=0.0)[1].learning_rate is None
+    assert (apart.epochs, apart.schedule) == (7, None) and not apart.restart + together.restart
+    rates = [together.schedule(done / 30, 0.1) for done in (0, 4, 6, 29)]  # of 30 epochs
+    np.testing.assert_allclose(rates, [0.004, 0.004, 0.0008, 0.0008], rtol=1e-6)
+    assert together.fresh_optimizer and nct(learning_rate=0.0)[1].schedule is None

@@ -110,8 +110,12 @@ def test_labels_are_learned_in_one_stage_only(stage):
 
 
 def test_stages_have_their_epochs_and_learning_rate():
-    first, second, third = pencil(warmup=3, label_epochs=4, learning_rate=0.06)
-    assert (first.epochs, second.epochs) == (3, 4)
-    assert (first.learning_rate, second.learning_rate, third.learning_rate) == (0.06, 0.06, None)
-    assert pencil()[0].learning_rate is None
-    assert not any(stage.restart for stage in (first, second, third))
+    """Constant until the labels are final, then a tenth after each third."""
+    stages = pencil(warmup=3, label_epochs=4, learning_rate=0.06, final_rate=0.2)
+    assert [stage.epochs for stage in stages[:2]] == [3, 4]
+    assert not any(stage.restart for stage in stages)
+    for given, usual in ((stages, [0.06, 0.06, 0.2]), (pencil(), [0.01] * 3)):
+        rates = [[stage.schedule(done / 12, 0.01) for done in range(12)] for stage in given]
+        falling = np.repeat([1, 0.1, 0.01], 4)
+        expected = np.outer(usual, np.ones(12)) * [np.ones(12), np.ones(12), falling]
+        np.testing.assert_allclose(rates, expected, rtol=1e-6)

@@ -106,7 +106,7 @@ def test_predicted_labels_of_examples_not_visited_stay():
 def test_restarts_keep_labels_and_forget_less():
     """Fresh networks warm up again; of four labels three are refurbished, so one is left."""
     stages = selfie(noise_rate=0.4, warmup=2, history=1, restarts=2, restart_every=4)
-    assert [stage.restart for stage in stages] == [False, True, True]
+    assert [stage.restart for stage in stages] == ["", "fresh", "fresh"]
     assert [stage.epochs for stage in stages[:-1]] == [4, 4]
     memory, rates = stages[0].method.init(np.zeros(4, int), C), []
     for epoch in range(9):

@@ -2,7 +2,8 @@
 
     python -m spr_jax.main --config=configs/cifar10n.py --config.dataset.labels=worst
 
-On an accelerator, as cifar10_sym; the paper has no number to compare with.
+On an accelerator, as cifar10_sym; the paper has no number to compare with. Methods that are told
+the noise rate are told the published one of these labels.
 """
 
 from configs import cifar10_sym

@@ -4,6 +4,12 @@ Training settings (epochs, optimizer, augmentation) are the experiment's, the sa
 so that they can be compared, except for multi-stage methods.
 """
 
+from spr_jax.datasets.cifar10n import WRONG
+from spr_jax.methods import TOLD_NOISE_RATE
+from spr_jax.noise import AS_GIVEN
+from spr_jax.registry import lookup
+from spr_jax.training.presets import decide
+
 MNIST = {
     # The numbers that the SPR paper tabulates were made with the SR release
     # (https://github.com/hitcszx/lnl_sr) and its settings, which are these.
@@ -129,13 +135,9 @@ FEATURES = FOLDER | {
     "co_teaching_plus": {"method.warmup": 5},
 }
 
-# Options that are given the noise rate; where noise is synthetic, it is known.
-NOISE_RATE_OPTIONS = {
-    "mentornet": "forget_rate",
-    "co_teaching": "forget_rate",
-    "co_teaching_plus": "forget_rate",
-    "selfie": "noise_rate",
-}
+# Fraction of wrong labels that the publishers estimate.
+ESTIMATED_NOISE = {"animal10n": 0.08, "webvision": 0.2}
+CORRECT = ("cifar10", "digits", "mnist")  # data sets whose own labels are taken for the truth
 
 RECIPES = {  # data set -> method -> field -> value
     "animal10n": ANIMAL10N,
@@ -151,6 +153,29 @@ RECIPES = {  # data set -> method -> field -> value
 def apply(config) -> None:
     """Apply the recipe of this method on this data set."""
     recipe = RECIPES.get(config.dataset.name, {}).get(config.method.name, {})
-    if config.method.name in NOISE_RATE_OPTIONS and config.noise.kind != "none":
-        config.method[NOISE_RATE_OPTIONS[config.method.name]] = config.noise.get_oneway_ref("rate")
+    if config.method.name in TOLD_NOISE_RATE:
+        every = dict.fromkeys(("paper", "released", "ours"), known_noise_rate)
+        decide(config, f"method.{TOLD_NOISE_RATE[config.method.name]}", **every)
     config.update_from_flattened_dict(recipe)
+
+
+def known_noise_rate(config) -> float:
+    """What a method is told of the noise: the rate that is drawn, or that was published.
+
+    Raises:
+      ValueError: if neither is known; the field to set is named.
+    """
+    noise, name = config.noise, config.dataset.name
+    if noise.kind in ("symmetric", "asymmetric", "instance") and not noise.manifest:
+        return noise.rate
+    if noise.kind in AS_GIVEN and not noise.manifest:
+        if name == "cifar10n":
+            return lookup(WRONG, config.dataset.labels)
+        if name in ESTIMATED_NOISE or name in CORRECT:
+            return ESTIMATED_NOISE.get(name, 0.0)
+    option = TOLD_NOISE_RATE[config.method.name]
+    raise ValueError(
+        f"method.{option} is not set, and what fraction of the labels of {name} is wrong is not "
+        f"known; {config.method.name} must be told: set it, as --config.method.{option}=0.2 "
+        "(spr-detect estimates it)."
+    )

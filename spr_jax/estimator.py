@@ -21,7 +21,7 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted, vali
 from spr_jax.datasets.features import Given, dataset_of
 from spr_jax.detection.find import components_for, find_label_errors
 from spr_jax.io.columns import scale_of
-from spr_jax.methods import METHODS, Method
+from spr_jax.methods import METHODS, TOLD_NOISE_RATE, Method
 from spr_jax.registry import build, suggestion
 from spr_jax.training.base_config import get_config, suit_vectors
 from spr_jax.training.batches import num_steps
@@ -108,6 +108,7 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
         self.detection_ = self._judge(X, codes)
         self.noise_ = None if self.detection_ is None else self.detection_.noise
         self.clean_ = np.ones(len(X), bool) if self.detection_ is None else self.detection_.clean
+        self._tell_noise_rate(config.method)
         _, progress = train_in_memory(
             config,
             dataset,
@@ -128,6 +129,12 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
         found = find_label_errors(features, codes)
         noise = found.noise._replace(classes=self.classes_)
         return found._replace(suggested=self.classes_[found.suggested], noise=noise)
+
+    def _tell_noise_rate(self, method):
+        """Set the option of a method that is told the noise rate, unless the user did."""
+        option = TOLD_NOISE_RATE.get(self.method)
+        if option and option not in (self.options or {}) and self.noise_ and self.noise_.explained:
+            method[option] = min(float(self.noise_.rate), 0.95)
 
     def _known(self):
         """What SPR would find out about these labels again."""

@@ -1,6 +1,7 @@
 """The scikit-learn estimator: its conventions, what it finds, what people get wrong."""
 
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -73,6 +74,19 @@ def test_other_methods_can_be_asked_for(method, data):
     }
     model = SPRClassifier(method, epochs=4, options=options.get(method))
     assert np.isfinite(model.fit(data[0], data[1]).predict_proba(data[3])).all()
+
+
+@pytest.mark.parametrize(
+    "options, explained, told",
+    [({}, True, 0.31), ({}, False, 0.2), ({"forget_rate": 0.1}, True, 0.1)],
+)
+def test_a_method_that_is_told_the_noise_rate_is_told_the_estimate(options, explained, told):
+    """Unless the user says it, or nothing can be estimated."""
+    model = SPRClassifier("co_teaching", options=options)
+    model.noise_ = SimpleNamespace(rate=0.31, explained=explained)
+    method = {"forget_rate": 0.2} | options
+    model._tell_noise_rate(method)
+    assert method == {"forget_rate": told}
 
 
 @pytest.mark.slow

@@ -27,6 +27,14 @@ OPINIONS = {
     "worst": "worse_label",
 }
 
+WRONG = {  # fraction of wrong labels, as published
+    "aggre": 0.0903,
+    "random1": 0.1723,
+    "random2": 0.1812,
+    "random3": 0.1764,
+    "worst": 0.4021,
+}
+
 
 def cifar10n(labels: str = "worst", data_dir: str = "") -> Dataset:
     """CIFAR-10 with human labels: aggre (9 % wrong), random1, random2, random3 (18), worst (40).

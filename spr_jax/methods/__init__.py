@@ -18,7 +18,7 @@ from spr_jax.methods import (
 )
 from spr_jax.methods.method import Method, Stage
 
-__all__ = ["METHODS", "Method", "Stage"]
+__all__ = ["METHODS", "TOLD_NOISE_RATE", "Method", "Stage"]
 
 METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "spr": spr.spr,
@@ -43,4 +43,12 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "selfie": selfie.selfie,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
+}
+
+# The option in which a method is told what fraction of the labels is wrong.
+TOLD_NOISE_RATE = {
+    "mentornet": "forget_rate",
+    "co_teaching": "forget_rate",
+    "co_teaching_plus": "forget_rate",
+    "selfie": "noise_rate",
 }

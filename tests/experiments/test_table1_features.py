@@ -7,7 +7,7 @@ import pytest
 
 from experiments import other_classifiers
 from experiments import table1_features as study_of
-from experiments.harness.runs import load_config
+from experiments.harness.runs import config_of, load_config
 from spr_jax.methods import METHODS
 from spr_jax.training.config import resolve
 
@@ -26,6 +26,16 @@ def test_every_method_and_noise_has_a_cell():
     assert fields["dataset.data_dir"] == "D" and fields["noise.kind"] == "human"
     small = study_of.cells(options(small=True))
     assert {row for _, row, _ in small} == {"ce", "spr, ours", "spr, paper"} and len(small) == 3
+
+
+def test_methods_are_told_the_published_rate_of_peoples_labels():
+    cells = study_of.cells(options(data_dir="D"))
+    told = {
+        (row, noise): config_of(cells["cifar10", row, noise][0]).method[option]
+        for row, option in (("co_teaching", "forget_rate"), ("selfie", "noise_rate"))
+        for noise in ("aggre", "worst", "sym-0.6")
+    }
+    assert [*told.values()] == [0.0903, 0.4021, 0.6] * 2
 
 
 @pytest.mark.parametrize("preset, weights", [("noise_model", "probability"), ("paper", "hard")])

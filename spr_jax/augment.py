@@ -32,7 +32,6 @@ class Box(NamedTuple):
 
 class Mixed(NamedTuple):
     images: Array  # [b, h, w, channels]
-    partner: Array  # [b], position in the batch of the example mixed in
     share: Array  # weight of an example's own target; its partner's has the rest
 
 
@@ -209,32 +208,26 @@ def cutmix_box(key: Array, height: int, width: int) -> Box:
     return Box(*span(row_key, height), *span(column_key, width))
 
 
-def cutmix(key: Array, images: Array, partner: Array | None = None) -> Mixed:
-    """Paste one box of another example's pixels into each, the same box in the whole batch.
+def cutmix(key: Array, images: Array, partners: Array) -> Mixed:
+    """Paste a box of its partner's pixels into each image, the same box in the whole batch.
 
-    Partners are a random permutation of the batch unless given.
     Yun et al., 2019, https://arxiv.org/abs/1905.04899.
     """
-    box_key, partner_key = random.split(key)
-    batch, height, width, _ = images.shape
-    partner = random.permutation(partner_key, batch) if partner is None else partner
-    box = cutmix_box(box_key, height, width)
+    _, height, width, _ = images.shape
+    box = cutmix_box(key, height, width)
     row, column = jnp.arange(height)[:, None, None], jnp.arange(width)[:, None]
     inside = (box.top <= row) & (row < box.bottom) & (box.left <= column) & (column < box.right)
     area = (box.bottom - box.top) * (box.right - box.left)
     share = 1 - area.astype(jnp.float32) / (height * width)
-    return Mixed(jnp.where(inside, images[partner], images), partner, share)
+    return Mixed(jnp.where(inside, partners, images), share)
 
 
-def mixup(key: Array, inputs: Array, partner: Array | None = None) -> Mixed:
-    """Average each example with another one, with the same shares in the whole batch.
+def mixup(key: Array, inputs: Array, partners: Array) -> Mixed:
+    """Average each example with its partner, with the same shares in the whole batch.
 
     With l ~ Beta(1, 1), its own share is max(l, 1 - l): at least one half, as with CutMix.
-    Partners are a random permutation of the batch unless given.
     Zhang et al., 2018, https://arxiv.org/abs/1710.09412.
     """
-    share_key, partner_key = random.split(key)
-    partner = random.permutation(partner_key, len(inputs)) if partner is None else partner
-    share = random.uniform(share_key, dtype=jnp.float32)
+    share = random.uniform(key, dtype=jnp.float32)
     share = jnp.maximum(share, 1 - share)
-    return Mixed(share * inputs + (1 - share) * inputs[partner], partner, share)
+    return Mixed(share * inputs + (1 - share) * partners, share)

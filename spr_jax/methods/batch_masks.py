@@ -1,7 +1,7 @@
 """Small-loss masks within a batch.
 
-A selection is a mask, so that shapes stay static. Each device selects among its own part of
-the batch; padding rows of a last batch are never selected, and no gradient flows.
+A selection is a mask, so that shapes stay static. Devices rank the whole batch together; padding
+rows of a last batch are never selected, and no gradient flows.
 """
 
 from collections.abc import Callable
@@ -11,18 +11,20 @@ from jax import Array, lax
 
 from spr_jax.devices import AXIS
 from spr_jax.methods.method import expect, weighted_mean
+from spr_jax.methods.whole_batch import own_part, whole
 
 
 def easiest(losses: Array, among: Array, share, *, round_up: bool = False) -> Array:
     """Mark the share of the examples `among` with the smallest losses, at least one; all [b].
 
-    The first of equal losses.
+    The share is of the batch of all devices. The first of equal losses.
     """
+    losses, among = whole((lax.stop_gradient(losses), among))
     count = share * among.sum()  # 0.7 * 90 < 63 in floating point
     count = jnp.ceil(count - 1e-3) if round_up else jnp.floor(count + 1e-3)
-    order = jnp.argsort(jnp.where(among, lax.stop_gradient(losses), jnp.inf))
+    order = jnp.argsort(jnp.where(among, losses, jnp.inf))
     rank = jnp.argsort(order)
-    return (rank < jnp.maximum(count, 1)) & among
+    return own_part((rank < jnp.maximum(count, 1)) & among)
 
 
 def mean_over(chosen: Array, losses: Array, weights: Array, *, floor: float = 1e-6) -> Array:

@@ -1,7 +1,8 @@
 """NCT, nested co-teaching (Chen et al., 2021, https://arxiv.org/abs/2104.13766).
 
 First two networks are trained with nested dropout, apart from each other. Then each half of a batch
-is sifted by one of them, in eval mode and with the best few features, and teaches the other.
+is sifted by one of them, in eval mode and with the best few features, and teaches the other. Halves
+are every second example, so that they are the same however many devices share the batch.
 """
 
 import jax.numpy as jnp
@@ -11,6 +12,8 @@ from spr_jax.devices import AXIS
 from spr_jax.methods.batch_masks import easiest
 from spr_jax.methods.feature_dropout import nested
 from spr_jax.methods.method import Method, Stage, expect
+
+HALVES = slice(0, None, 2), slice(1, None, 2)
 
 
 def nct(
@@ -44,12 +47,11 @@ def nct(
         return value, (networks, {"is_right": sum(right) / 2})
 
     def together(networks, batch, memory, key):
-        middle = len(batch.labels) // 2
-        halves = [batch.rows(part) for part in (slice(middle), slice(middle, None))]
+        halves = [batch.rows(part) for part in HALVES]
         easy = [sift(*pair, memory) for pair in zip(networks, halves, strict=True)]
         lessons = [mean_over_chosen(*pair, memory) for pair in zip(halves, easy, strict=True)]
         value, networks, right = both(networks, lessons[::-1], memory, (key, key))
-        record = {"is_right": jnp.concatenate(right[::-1]), "clean": jnp.concatenate(easy)}
+        record = {"is_right": in_order(right[::-1]), "clean": in_order(easy)}
         return value, (networks, record)
 
     def both(networks, batches, memory, keys):
@@ -79,6 +81,13 @@ def nct(
     teaching = before._replace(steps=(together,), revise=revise)
     schedule = teaching_rate if learning_rate else None
     return Stage(before, warmup), Stage(teaching, fresh_optimizer=True, schedule=schedule)
+
+
+def in_order(halves):
+    """Put what belongs to the halves of a batch into its order, [b, ...]."""
+    first, second = halves
+    both = jnp.zeros((len(first) + len(second), *first.shape[1:]), first.dtype)
+    return both.at[HALVES[0]].set(first).at[HALVES[1]].set(second)
 
 
 def mean_over_chosen(half, chosen, memory):

@@ -18,7 +18,7 @@ from spr_jax import augment
 from spr_jax.losses import sparse_norm, sparse_penalty
 from spr_jax.methods.method import Method, expect
 from spr_jax.methods.selection_rules import RULES
-from spr_jax.methods.spr_steps import mixed_step, opposite_partner, supervised_step
+from spr_jax.methods.spr_steps import any_partner, mixed_step, opposite_partner, supervised_step
 from spr_jax.registry import build, extends, lookup
 
 PAPERS_RULE = MappingProxyType({"name": "share"})
@@ -53,8 +53,7 @@ def spr_training(
         not by the batch size.
     """
     expect(0 <= cutmix <= 1, "cutmix", cutmix, "a probability from 0 to 1")
-    no_partner = lambda key, clean: None  # noqa: E731
-    find_partner = lookup({"batch": no_partner, "clean_noisy": opposite_partner}, pairing)
+    find_partner = lookup({"batch": any_partner, "clean_noisy": opposite_partner}, pairing)
     mix = lookup({"cutmix": augment.cutmix, "mixup": augment.mixup}, mixing)
     penalty = lookup({"probabilities": sparse_penalty, "logits": sparse_norm}, penalty_of)
     penalized = lookup({"clean": lambda clean: clean, "all": jnp.ones_like}, penalize)

@@ -14,6 +14,7 @@ from jax import lax, random
 from spr_jax.losses import cross_entropy
 from spr_jax.methods.batch_masks import mean_over
 from spr_jax.methods.method import weighted_mean
+from spr_jax.methods.whole_batch import common_key, own_part, whole
 
 
 def supervised_step(networks, batch, clean, key, *, weight, penalty, penalized, divide_by_clean):
@@ -40,19 +41,28 @@ def mixed_step(networks, batch, clean, key, *, mix, find_partner):
     """Mix examples two by two, with given labels of clean and predictions of noisy ones.
 
     A prediction is the mean over two views, without gradient; the features are those of the first.
+    Partners are of the whole batch, and the same is drawn for it on all devices.
     """
-    first_key, second_key, mixed_key, partner_key, box_key = random.split(key, 5)
+    first_key, second_key, mixed_key, drawing_key = random.split(key, 4)
+    partner_key, box_key = random.split(common_key(drawing_key))
     output, network = lax.stop_gradient(networks[0].forward(batch.views[0], first_key))
     other, network = lax.stop_gradient(network.forward(batch.views[1], second_key))
     guess = jax.nn.softmax(output.logits) + jax.nn.softmax(other.logits)
     targets = jnp.where(clean, batch.labels, jnp.argmax(guess, axis=1))
-    mixed = mix(box_key, batch.images, find_partner(partner_key, clean))
+    everyone, every_target, every_clean = whole((batch.images, targets, clean))
+    partner = own_part(find_partner(partner_key, every_clean))
+    mixed = mix(box_key, batch.images, everyone[partner])
     network = networks[0].replace(batch_stats=network.batch_stats)
     final, network = network.forward(mixed.images, mixed_key)
     own = cross_entropy(final.logits, targets)
-    partners = cross_entropy(final.logits, targets[mixed.partner])
+    partners = cross_entropy(final.logits, every_target[partner])
     each = mixed.share * own + (1 - mixed.share) * partners
     return weighted_mean(each, batch.weights), ((network,), {"features": output.features})
+
+
+def any_partner(key, clean):
+    """For each example another one, or itself: a random permutation, [B]."""
+    return random.permutation(key, len(clean))
 
 
 def opposite_partner(key, clean):

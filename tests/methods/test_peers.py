@@ -7,7 +7,8 @@ import pytest
 from fakes import compiled, draw_logits, revise, slow_cross_entropy, step_on_logits
 
 from spr_jax.devices import AXIS
-from spr_jax.methods.batch_masks import easiest, forgetting, mean_over
+from spr_jax.methods import batch_masks
+from spr_jax.methods.batch_masks import forgetting, mean_over
 from spr_jax.methods.peers import co_teaching, co_teaching_plus, decoupling, mentornet
 from spr_jax.methods.robust_loss import ce
 
@@ -26,12 +27,22 @@ def slow_easiest(losses, among, count):
 # Selection
 
 
+def easiest(losses, among, share, devices=1, **how):
+    """Of a batch that devices share."""
+    mark = jax.vmap(
+        lambda losses, among: batch_masks.easiest(losses, among, share, **how), axis_name=AXIS
+    )
+    parts = (jnp.reshape(each, (devices, -1)) for each in (losses, among))
+    return np.asarray(mark(*parts)).ravel()
+
+
+@pytest.mark.parametrize("devices", [1, 4])
 @pytest.mark.parametrize("share, count", [(1.0, 10), (0.7, 7), (0.25, 2), (0.01, 1), (0.0, 1)])
-def test_easiest_are_those_of_least_loss(share, count):
-    """Of ten, rounded down, and at least one."""
+def test_easiest_are_those_of_least_loss(share, count, devices):
+    """Of ten, rounded down, and at least one, however many devices have parts of them."""
     losses = np.random.default_rng(0).random(B)
     among = np.arange(B) >= 2
-    found = easiest(jnp.float32(losses), among, jnp.float32(share))
+    found = easiest(jnp.float32(losses), among, jnp.float32(share), devices)
     np.testing.assert_array_equal(found, slow_easiest(losses, among, count))
 
 
@@ -111,13 +122,11 @@ def losses_of(logits, labels):
 
 @pytest.mark.parametrize("devices", [1, 2])
 def test_networks_learn_from_what_their_peer_finds_easy(devices):
-    """A part of the batch on each device: of 12 or twice 6, at rate 0.4, 7 or twice 3."""
+    """Of 12, at rate 0.4, 7: also where two devices have six each."""
     logits, labels = draw_logits(2, B)
     step = step_on_logits(co_teaching(0.4, ramp=0), logits, labels, devices=devices)
-    parts, easy = np.split(np.arange(B), devices), np.zeros((2, B), bool)
-    for own, losses in zip(easy, losses_of(logits, labels), strict=True):
-        for part in parts:
-            own[part] = slow_easiest(losses[part], part >= 0, int(0.6 * len(part)))
+    everyone = np.ones(B, bool)
+    easy = np.array([slow_easiest(each, everyone, 7) for each in losses_of(logits, labels)])
     assert (easy[0] != easy[1]).any()
     assert_slopes(step, slow_slopes(logits, labels, easy[::-1]))
     np.testing.assert_array_equal(step.record["clean"], easy[0])

@@ -11,6 +11,7 @@ from fakes import make_batch, make_linear, remember, softmax, take_step
 from jax import random
 
 from spr_jax.augment import Mixed
+from spr_jax.devices import AXIS
 from spr_jax.methods.spr import spr
 from spr_jax.methods.spr_steps import opposite_partner
 from spr_jax.types import Batch
@@ -201,8 +202,8 @@ BOX, SHARE = np.s_[:, 1:3, :2], 1 - 4 / 9
 PARTNER = np.array([3, 0, 0, 7, 5, 1, 6, 2])
 
 
-def fixed_cutmix(key, images, partner=None):
-    return Mixed(images.at[BOX].set(images[PARTNER][BOX]), PARTNER, jnp.float32(SHARE))
+def fixed_cutmix(key, images, partners):
+    return Mixed(images.at[BOX].set(partners[BOX]), jnp.float32(SHARE))
 
 
 def slow_cutmix(case):
@@ -224,6 +225,7 @@ def mixed():
     case = make_case(weights=UNEVEN, seed=2)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("spr_jax.augment.cutmix", fixed_cutmix)
+        patch.setattr("spr_jax.methods.spr.any_partner", lambda key, clean: jnp.asarray(PARTNER))
         return take(case, CUTMIX, make=spr), case
 
 
@@ -265,13 +267,20 @@ def test_three_passes_of_a_cutmix_step_change_batch_statistics(mixed):
     assert_close(found.networks[0].batch_stats, {"passes": 3, "mean": mean})
 
 
+def alone(step, network, case, batch, key):
+    """A step on the only device."""
+    on_device = jax.vmap(
+        lambda _: step((network,), batch, case.memory, key), axis_name=AXIS, out_axes=0
+    )
+    return jax.tree.map(lambda leaf: leaf[0], on_device(jnp.zeros(1)))
+
+
 def test_passes_for_pseudo_labels_carry_no_slope():
     case = make_case()
 
     def recorded(params):
         network = case.network.replace(params=params)
-        loss = make().steps[CUTMIX]
-        _, (_, record) = loss((network,), case.batch, case.memory, random.key(0))
+        _, (_, record) = alone(make().steps[CUTMIX], network, case, case.batch, random.key(0))
         return record["features"].sum()
 
     slope = jax.jit(jax.grad(recorded))(case.network.params)
@@ -299,7 +308,7 @@ def each_by_key(case, **options):
 
     def loss(weights, key):
         batch = case.batch._replace(weights=weights)
-        return step((case.network,), batch, case.memory, key)[0]
+        return alone(step, case.network, case, batch, key)[0]
 
     return over_keys(lambda key: B * jax.grad(loss)(jnp.ones(B), key), num=50)
 

@@ -119,7 +119,7 @@ def test_steps_are_of_the_kind_that_their_draw_says():
 
 
 def test_devices_do_not_share_randomness_within_a_step():
-    """Else all would drop the same units, paste the same boxes."""
+    """Else all would drop the same units."""
     method = follow()
 
     def loss(networks, batch, memory, key):

@@ -278,7 +278,8 @@ def posterior(model: Model, scores: Array, labels: Array) -> Array:
 
 
 def _wrong(posterior, labels):
-    return 1 - jnp.take_along_axis(posterior, labels[None], axis=0)[0]
+    """P(t != y | x, y), [n]; where division is approximate, a posterior may exceed 1 by a bit."""
+    return jnp.clip(1 - jnp.take_along_axis(posterior, labels[None], axis=0)[0], 0, 1)
 
 
 def _shares(values, labels, num_classes):

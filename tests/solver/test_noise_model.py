@@ -3,11 +3,14 @@
 from functools import cache
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
+from spr_jax.solver import noise_model
 from spr_jax.solver.noise_model import MOST_ROWS, evidence_of, label_noise
+from spr_jax.solver.top_share import keep_lowest
 
 # One shape, compiled once.
 N, C, D = 3000, 10, 12
@@ -322,6 +325,16 @@ def test_overlap_of_classes_is_not_surely_noise():
     assert noise.low[0] == 0
     # The model's assumption reads much of this overlap as errors; no method can tell them apart.
     assert np.mean(noise.wrong > 0.5) < 0.16
+
+
+def test_a_posterior_above_one_makes_the_surest_label_no_suspect():
+    """As accelerators may round it; the rule that keeps the lowest takes a sign for a large one."""
+    posterior = jnp.float32([[1 + 2**-23, 0.8, 0.1, 0.05, 0.9], [0, 0.2, 0.9, 0.95, 0.1]])
+    labels = np.zeros(5, np.int32)
+    wrong = noise_model._wrong(posterior, labels)
+    assert wrong.min() == 0 and not np.signbit(wrong).any()
+    kept = keep_lowest(wrong, labels, np.ones(5, bool), jnp.float32([0.6]))
+    np.testing.assert_array_equal(kept, [1, 1, 0, 0, 1])
 
 
 def test_evidence_in_slow_numpy():

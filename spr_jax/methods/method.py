@@ -9,7 +9,8 @@ reserved: `clean` [N] is logged as the selection, with its ranking in `suspicion
 numbers in the dict `selection`.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import jax
@@ -37,6 +38,15 @@ def keep_memory(memory: Memory, epoch: Epoch, key: Array) -> Memory:
     return memory
 
 
+def nth_probability(number: int) -> Callable[..., Array]:
+    """Make the prediction of one of the networks, [b, c]; the first is 0."""
+
+    def predict(networks, memory, images):
+        return jax.nn.softmax(networks[number].predict(images).logits)
+
+    return predict
+
+
 def mean_probability(networks: tuple, memory: Memory, images: Array) -> Array:
     """Average the networks' predictions, [b, c]."""
     total = sum(jax.nn.softmax(net.predict(images).logits) for net in networks)
@@ -62,6 +72,8 @@ class Method(NamedTuple):
         logits and features of the first network instead, or "inputs": the features are the
         vectors of the data set themselves.
       needs_truth: hand `init` the mask [N] of correct labels. For upper bounds only.
+      predict_beside: name -> function like `predict`, whose accuracy is logged beside that of
+        `predict`, as test_top1_NAME.
     """
 
     init: Callable[..., Memory]
@@ -74,6 +86,7 @@ class Method(NamedTuple):
     num_views: int = 1
     record_from: str = "train"
     needs_truth: bool = False
+    predict_beside: Mapping[str, Callable[..., Array]] = MappingProxyType({})
 
 
 class Stage(NamedTuple):

@@ -3,16 +3,31 @@
 Peers see the same batch. What one of them learns from may depend on the other, through a mask
 without gradient, so each descends its own loss alone. `clean` holds the examples that the first
 network found easy when it last saw them.
+
+As in their papers, methods with two networks are scored by one of them; the accuracy of the other
+and of their mean, an ensemble, is logged beside it.
 """
 
 import math
+from typing import Any
 
 import jax.numpy as jnp
 from jax import random
 
 from spr_jax.losses import cross_entropy
 from spr_jax.methods.batch_masks import easiest, forgetting, mean_over
-from spr_jax.methods.method import Method, expect, nothing_to_remember
+from spr_jax.methods.method import (
+    Method,
+    expect,
+    mean_probability,
+    nothing_to_remember,
+    nth_probability,
+)
+
+SCORED: dict[str, Any] = {
+    "predict": nth_probability(0),
+    "predict_beside": {"second_network": nth_probability(1), "mean_of_networks": mean_probability},
+}
 
 
 def mentornet(forget_rate: float = 0.2, ramp: int = 10) -> Method:
@@ -79,7 +94,8 @@ def _taught_by_peer(rate_at, plain_epochs=math.inf, num_networks=2):
     def describe(memory, epoch):
         return {"forget_rate": float(rate_at(epoch))}
 
-    return Method(init, (loss,), revise, describe=describe, num_networks=num_networks)
+    scored = SCORED if num_networks == 2 else {}
+    return Method(init, (loss,), revise, describe=describe, num_networks=num_networks, **scored)
 
 
 def decoupling(warmup: int = 1, floor: float = 0.1) -> Method:
@@ -102,7 +118,7 @@ def decoupling(warmup: int = 1, floor: float = 0.1) -> Method:
         means = [mean_over(chosen, each, batch.weights, floor=floor) for each in losses]
         return sum(means), (networks, {})
 
-    return Method(nothing_to_remember, (loss,), num_networks=2)
+    return Method(nothing_to_remember, (loss,), num_networks=2, **SCORED)
 
 
 def forward_all(networks, images, key):

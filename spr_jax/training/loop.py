@@ -208,16 +208,21 @@ def one_epoch(
 
 
 def evaluate(config, run: Run, program: Program, progress: Progress) -> dict[str, float]:
-    """Top-1, with more than ten classes also top-5, on the test sets and the validation split."""
-    splits = dict(run.dataset.tests)
+    """Top-1, with more than ten classes also top-5, on the test sets and the validation split.
+
+    Also top-1 of predictions that the method names beside its own, as in test_top1_NAME.
+    """
+    splits, method = dict(run.dataset.tests), run.stage_at(progress.epoch).method
     if run.validation is not None:
         splits["validation"] = run.validation
     found, size = {}, config.eval_batch_size
     for name, split in splits.items():
-        top1, top5 = accuracy(program, progress.state, progress.memory, split, size)
+        top1, top5, *others = accuracy(program, progress.state, progress.memory, split, size)
         found[f"{name}_top1"] = top1
         if run.dataset.num_classes > 10:
             found[f"{name}_top5"] = top5
+        beside = zip(method.predict_beside, others, strict=True)
+        found |= {f"{name}_top1_{who}": value for who, value in beside}
     return found
 
 

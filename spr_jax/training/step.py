@@ -75,7 +75,10 @@ class Program(NamedTuple):
     steps: tuple[Callable, ...]
     scan: Callable  # (networks, buffers, images, index, place) -> buffers
     collect: Callable  # (buffers, index, weights) -> record in the order of the data set
-    count: Callable  # (so_far, networks, memory, images, labels, weights) -> hits [top-1, top-5]
+    # (so_far, networks, memory, images, labels, weights) -> hits: top-1, top-5, then top-1 of
+    # each prediction beside the method's own
+    count: Callable
+    num_counts: int  # length of the hits
 
 
 def make_program(run: Run, stage: ScheduledStage) -> Program:
@@ -121,8 +124,13 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
     def count(so_far, networks, memory, images, labels, weights):
         probability = method.predict(networks, memory, normalized(images))
         _, best = lax.top_k(probability, min(5, dataset.num_classes))
-        hits = (best == labels[:, None]) & (weights > 0)[:, None]
-        return so_far + lax.psum(jnp.stack([hits[:, 0].sum(), hits.sum()]), AXIS)
+        real = weights > 0
+        hits = (best == labels[:, None]) & real[:, None]
+        beside = [
+            jnp.sum((jnp.argmax(predict(networks, memory, normalized(images)), 1) == labels) & real)
+            for predict in method.predict_beside.values()
+        ]
+        return so_far + lax.psum(jnp.stack([hits[:, 0].sum(), hits.sum(), *beside]), AXIS)
 
     def normalized(images):
         return augment.normalise(images, dataset.mean, dataset.std)
@@ -134,6 +142,7 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
         scan=pmap(scan, in_axes=(0,) * 4 + (None,), donate_argnums=1),
         collect=pmap(collect),
         count=pmap(count),
+        num_counts=2 + len(method.predict_beside),
     )
 
 

@@ -1,16 +1,19 @@
 """Selection within a batch and two networks: masks, means and slopes against plain NumPy."""
 
+from types import SimpleNamespace
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fakes import compiled, draw_logits, revise, slow_cross_entropy, step_on_logits
+from fakes import compiled, draw_logits, revise, slow_cross_entropy, softmax, step_on_logits
 
 from spr_jax.devices import AXIS
 from spr_jax.methods import batch_masks
 from spr_jax.methods.batch_masks import forgetting, mean_over
 from spr_jax.methods.peers import co_teaching, co_teaching_plus, decoupling, mentornet
 from spr_jax.methods.robust_loss import ce
+from spr_jax.types import Output
 
 B, C = 12, 4
 CE = ce()
@@ -167,6 +170,22 @@ def test_swapping_networks_swaps_their_slopes(method):
     one, two = (step_on_logits(method, both, labels) for both in (logits, logits[::-1]))
     assert one.loss == pytest.approx(two.loss)
     assert_slopes(one, two.slopes[::-1])
+
+
+@pytest.mark.parametrize("method", TWO)
+def test_two_networks_are_scored_by_the_first_and_compared(method):
+    logits, _ = draw_logits(2, B)
+    networks = [SimpleNamespace(predict=lambda _, own=own: Output(own, None)) for own in logits]
+    first, second = softmax(logits)
+    np.testing.assert_allclose(method.predict(networks, {}, None), first, rtol=1e-6)
+    beside = {who: each(networks, {}, None) for who, each in method.predict_beside.items()}
+    assert set(beside) == {"second_network", "mean_of_networks"}
+    np.testing.assert_allclose(beside["second_network"], second, rtol=1e-6)
+    np.testing.assert_allclose(beside["mean_of_networks"], (first + second) / 2, rtol=1e-6)
+
+
+def test_one_network_has_nothing_beside_it():
+    assert not mentornet().predict_beside
 
 
 def test_equal_networks_teach_each_other_as_mentornet_does():

@@ -257,6 +257,18 @@ def test_every_example_is_counted_once(case, epoch, count):
     assert five == 1  # there are only three classes
 
 
+def test_predictions_beside_the_methods_own_are_counted_too():
+    def constant(label):
+        return lambda networks, memory, images: jnp.eye(CLASSES)[jnp.full(len(images), label)]
+
+    beside = {"always_one": constant(1), "always_two": constant(2)}
+    case = Case(follow()._replace(predict=constant(0), predict_beside=beside))
+    split = make_split(13, seed=1)
+    found = accuracy(case.program, case.start.state, {}, split, 4)
+    zero, one, two = np.bincount(split.labels, minlength=CLASSES) / 13
+    assert found == pytest.approx((zero, 1, one, two))
+
+
 def test_purposes_and_epochs_share_no_randomness(case):
     keys = [case.run.key(purpose, epoch) for purpose in PURPOSES for epoch in range(3)]
     assert len({jax.random.key_data(key).tobytes() for key in keys}) == 3 * len(PURPOSES) == 15

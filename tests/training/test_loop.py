@@ -156,3 +156,16 @@ def test_the_last_network_needs_nothing_of_the_memory(small, tmp_path, monkeypat
     with pytest.raises(ValueError, match="nothing at .*seen"):  # a run does need it
         loop.restore(small, make_run(small), checkpoints)
     checkpoints.close()
+
+
+def test_what_is_predicted_beside_is_logged_beside(small, tmp_path, monkeypatch):
+    """In the row of metrics; it chooses no best epoch and is not in the printed line."""
+    method = METHODS["ce"]()
+    worse = {"of_nothing": lambda networks, memory, images: jnp.zeros((len(images), 10))}
+    monkeypatch.setitem(METHODS, "ce", lambda: method._replace(predict_beside=worse))
+    small.epochs, lines = 1, []
+    summary = loop.train(small, tmp_path, report=lines.append)
+    (row,) = read_rows(tmp_path / "metrics.jsonl")
+    tests, validation = row["test_top1_of_nothing"], row["validation_top1_of_nothing"]
+    assert 0.05 < tests < 0.15 and 0.05 < validation < 0.15 and tests < row["test_top1"]
+    assert set(summary["best_on_test"]) == {"test_top1"} and "of_nothing" not in lines[-1]

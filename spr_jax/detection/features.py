@@ -64,6 +64,7 @@ def learn_network(
     config = config_for(dataset, epochs=epochs, seed=seed)
     if not select:
         config.method.select.update(name="all", pca_dim=None)
+        config.method.record_from = "train"  # which nobody reads, and is there anyway
     untested = dataset._replace(tests={})  # not needed, and slow
     start(config, workdir, dataset=untested, should_stop=should_stop, report=report)
     return last_network(config, workdir, dataset=untested)

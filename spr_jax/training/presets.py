@@ -15,12 +15,13 @@ class Preset(NamedTuple):
 
     runs: str  # in words
     rule: Mapping[str, Any]  # name and, where they are not its defaults, options
-    training: Mapping[str, Any]  # option of `spr_training` -> value
+    training: Mapping[str, Any]  # option of SPR's training -> value
 
 
-AS_PUBLISHED = {"penalize": "clean", "divide_by_clean": False}
-# A loss divided by the batch would shrink the step by the fraction of labels left out.
-OURS = {"penalize": "all", "divide_by_clean": True}
+AS_PUBLISHED = {"penalize": "clean", "divide_by_clean": False, "record_from": "train"}
+# A loss divided by the batch would shrink the step by the fraction of labels left out. Features of
+# the training pass are each of another network; early in training they explain fewer labels.
+OURS = {"penalize": "all", "divide_by_clean": True, "record_from": "scan"}
 
 
 PRESETS = {

@@ -13,7 +13,7 @@ from spr_jax.training.old_configs import differences, modernize
 from spr_jax.training.workdir import BEGUN, as_json, claim
 
 HOME = Path(__file__).parent / "old_configs"  # config.json files that it wrote
-THEN = {"divide_by_clean": False}  # what ours did before 0.2
+THEN = {"divide_by_clean": False, "record_from": "train"}  # what ours did before 0.2
 WHOLE = {"per_class": 0, "intercept": True}
 TODAY = {  # file -> preset, method, rule of a config of the same meaning
     "auto": ("noise_model", THEN, {}),

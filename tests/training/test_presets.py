@@ -72,6 +72,16 @@ def test_our_presets_divide_by_what_is_learned_from():
     assert told["method.divide_by_clean"] is False
 
 
+def test_our_presets_select_by_one_network_and_the_published_ones_as_it_trains():
+    for experiment in ("mnist_sym", "cifar10_sym", "folder", "webvision"):
+        found = {p: resolved(experiment, p)["method.record_from"] for p in PRESETS}
+        expected = {"paper": "train", "released": "train", "noise_model": "scan", "path": "scan"}
+        assert found == expected
+    assert resolved("features", "noise_model")["method.record_from"] == "inputs"
+    told = resolved("cifar10_sym", "noise_model", **{"method.record_from": "train"})
+    assert told["method.record_from"] == "train"
+
+
 def test_references_train_as_the_method_they_bound():
     """Whatever the preset decides for SPR's training it decides for them, too."""
     for preset in PRESETS:

@@ -10,6 +10,7 @@ import contextlib
 import ctypes
 import os
 import sys
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -71,6 +72,28 @@ def one_device_per_core(limit: int = 8, batch_size: int = 0) -> None:
     devices = next(number for number in range(most, 0, -1) if batch_size % number == 0)
     with contextlib.suppress(RuntimeError):
         jax.config.update("jax_num_cpu_devices", devices)
+
+
+@contextlib.contextmanager
+def first_process_first(what: str) -> Iterator[None]:
+    """Let the other processes of a run wait until the first one has left this block.
+
+    Locks of files do not reach other hosts on every file system that hosts share.
+    """
+    import jax
+    from jax.experimental import multihost_utils
+
+    is_first = jax.process_index() == 0
+    if jax.process_count() == 1:
+        yield
+        return
+    if not is_first:
+        multihost_utils.sync_global_devices(what)
+    try:
+        yield
+    finally:
+        if is_first:  # also if it failed: the others then find out for themselves
+            multihost_utils.sync_global_devices(what)
 
 
 def keep_freed_memory() -> None:

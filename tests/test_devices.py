@@ -1,13 +1,15 @@
 """Number of devices of a machine without accelerators."""
 
+import contextlib
 import json
 import subprocess
 import sys
 
 import jax
 import pytest
+from jax.experimental import multihost_utils
 
-from spr_jax.devices import one_device_per_core
+from spr_jax.devices import first_process_first, one_device_per_core
 
 COUNT = """
 import json, sys
@@ -33,3 +35,24 @@ def test_devices_in_use_stay():
     before = jax.local_device_count()
     one_device_per_core(limit=1)
     assert jax.local_device_count() == before == 2
+
+
+@pytest.mark.parametrize("number", [0, 1])
+@pytest.mark.parametrize("fails", [False, True])
+def test_the_first_process_goes_first(number, fails, monkeypatch):
+    """The others wait for it; it lets them go also if it fails."""
+    happened = []
+    monkeypatch.setattr(jax, "process_count", lambda: 2)
+    monkeypatch.setattr(jax, "process_index", lambda: number)
+    monkeypatch.setattr(multihost_utils, "sync_global_devices", lambda what: happened.append(what))
+    with contextlib.suppress(OSError), first_process_first("meeting"):
+        happened.append("work")
+        if fails:
+            raise OSError
+    assert happened == [["work", "meeting"], ["meeting", "work"]][number]
+
+
+def test_a_process_alone_waits_for_nobody(monkeypatch):
+    monkeypatch.setattr(multihost_utils, "sync_global_devices", None)
+    with first_process_first("meeting"):
+        pass

@@ -11,7 +11,7 @@ from spr_jax import augment, noise
 from spr_jax.backbones import BACKBONES, OF_VECTORS, Classifier
 from spr_jax.backbones.network import make_network
 from spr_jax.datasets import DATASETS
-from spr_jax.devices import AXIS
+from spr_jax.devices import AXIS, first_process_first
 from spr_jax.methods import METHODS, Method, Stage
 from spr_jax.methods.method import Memory
 from spr_jax.methods.selection_rules import RULES
@@ -33,7 +33,8 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
     """
     method = build(METHODS, config.method)  # checks its options before any data is loaded
     if dataset is None:
-        dataset = build(DATASETS, config.dataset)
+        with first_process_first("data"):  # which prepares what is missing, for all who share it
+            dataset = build(DATASETS, config.dataset)
     check_inputs(config, dataset)
     dataset, manifest = noise.corrupt(dataset, **config.noise)
     dataset, validation, members = hold_out(dataset, config.validation_share, config.seed)

@@ -58,8 +58,10 @@ def as_json(config) -> dict[str, Any]:
 
 def _refuse_others(workdir, config):
     path = workdir / "config.json"
+    # Listed before the config is looked for: the first process of a run may write it meanwhile.
+    others = [file for file in check_folder(workdir).glob("*") if file.name[0] != "."]
     if not path.exists():
-        if any(file.name[0] != "." for file in check_folder(workdir).glob("*")):
+        if others:
             raise ValueError(f"{workdir} is not empty and holds no run; give another folder.")
     elif (workdir / BEGUN).exists():
         for field, their, mine in differences(json.loads(path.read_text()), as_json(config)):

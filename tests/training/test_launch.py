@@ -1,5 +1,6 @@
 """`start`, the one entrance to training, as a library calls it."""
 
+import contextlib
 import json
 import signal
 
@@ -12,7 +13,7 @@ import spr_jax.training.loop
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
 from spr_jax.methods import METHODS
-from spr_jax.training import Stopped, start
+from spr_jax.training import Stopped, build, start, workdir
 from spr_jax.training.base_config import get_config
 from spr_jax.training.loop import last_network
 from spr_jax.types import Dataset, Split
@@ -80,3 +81,34 @@ def test_mistakes_are_named_before_anything_is_written(config, tmp_path):
     with pytest.raises(ValueError, match="epochs is 0"):
         start(config, tmp_path / "run", dataset=make_dataset())
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_process_may_see_the_files_that_the_first_one_is_writing(config, tmp_path, monkeypatch):
+    """They are no other run's; the config appears while the folder is being looked at."""
+
+    def look(folder):
+        (folder / "config.json").write_text("{}")
+        return folder
+
+    monkeypatch.setattr(workdir, "check_folder", look)
+    with workdir.claim(tmp_path, config, writes=False):
+        pass
+
+
+def test_data_is_loaded_by_the_first_process_first(config, monkeypatch):
+    happened = []
+
+    @contextlib.contextmanager
+    def in_turn(what):
+        happened.append("waited")
+        yield
+        happened.append("let go")
+
+    def load():
+        happened.append("loaded")
+        return make_dataset()
+
+    monkeypatch.setattr(build, "first_process_first", in_turn)
+    monkeypatch.setitem(DATASETS, "nowhere", load)
+    build.make_run(config)
+    assert happened == ["waited", "loaded", "let go"]

@@ -1,11 +1,15 @@
 """Checkpoints through orbax: all that an exact resume needs, whole or not at all."""
 
+import os
+import shutil
+import tempfile
 from pathlib import Path
 from typing import Any
 
 import jax
 import numpy as np
 import orbax.checkpoint as ocp
+from orbax.checkpoint.options import AtomicityMode, AtomicityOptions
 
 
 class Checkpoints:
@@ -16,6 +20,7 @@ class Checkpoints:
         options = ocp.CheckpointManagerOptions(
             preservation_policy=newest,
             cleanup_tmp_directories=True,  # of an interrupted write
+            atomicity_options=AtomicityOptions(how_to_commit(folder)),
         )
         self.manager = ocp.CheckpointManager(folder.absolute(), options=options)
 
@@ -71,3 +76,21 @@ def _by_path(tree):
     """{".networks[0].params['head']['bias']": array}: readable, and no class is stored."""
     leaves = zip(jax.tree.leaves(_paths(tree)), jax.tree.leaves(tree), strict=True)
     return {path: np.asarray(leaf) for path, leaf in leaves}
+
+
+def how_to_commit(folder: Path) -> AtomicityMode:
+    """Rename complete checkpoints; where folders cannot be renamed, mark them by a last file.
+
+    A bucket that gcsfuse mounts looks like a local folder, and renames only files.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    trial = Path(tempfile.mkdtemp(prefix=".rename", dir=folder.parent))
+    try:
+        (trial / "before").mkdir()
+        (trial / "before" / "file").touch()  # an empty folder is easy to rename
+        os.rename(trial / "before", trial / "after")
+        return AtomicityMode.ATOMIC_RENAME
+    except OSError:
+        return AtomicityMode.COMMIT_FILE
+    finally:
+        shutil.rmtree(trial, ignore_errors=True)

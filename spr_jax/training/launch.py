@@ -40,6 +40,11 @@ def start(
     resolve(config)
     check(config, has_dataset=dataset is not None)
     workdir, writes = Path(workdir).expanduser(), jax.process_index() == 0
+    if workdir.parts[:1] == ("gs:",):  # a path drops one of the slashes
+        raise ValueError(
+            f"workdir is {workdir}, an address of a bucket; expected a folder: mount the bucket "
+            "(docs/tpu.md)."
+        )
     with claim(workdir, config, writes=writes):
         if writes:
             report(f"Writing to {workdir}.")

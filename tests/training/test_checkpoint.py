@@ -1,12 +1,17 @@
 """Checkpoints come back whole."""
 
+import errno
+import os
+from pathlib import Path
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
 from flax import struct
+from orbax.checkpoint.options import AtomicityMode
 
-from spr_jax.training.checkpoint import Checkpoints
+from spr_jax.training.checkpoint import Checkpoints, how_to_commit
 
 
 @struct.dataclass
@@ -102,3 +107,42 @@ def test_a_write_that_was_interrupted_is_cleared_away(checkpoints, tmp_path):
     assert again.latest() == {"epoch": 2}
     again.close()
     assert [path.name for path in (tmp_path / "checkpoints").iterdir()] == ["2"]
+
+
+@pytest.fixture
+def bucket(tmp_path, monkeypatch):
+    """A folder in which files can be renamed, and folders cannot, as in a mounted bucket."""
+    usual = {name: getattr(os, name) for name in ("rename", "replace")}
+
+    def only_files(name):
+        def rename(source, target, **how):
+            if Path(source).is_dir():
+                raise OSError(errno.ENOTSUP, "Operation not supported")
+            return usual[name](source, target, **how)
+
+        return rename
+
+    for name in usual:
+        monkeypatch.setattr(os, name, only_files(name))
+    return tmp_path / "run" / "checkpoints"
+
+
+def test_checkpoints_do_without_renaming_folders(bucket):
+    tree = {"weights": np.arange(3.0)}
+    for step in (1, 2):
+        checkpoints = Checkpoints(bucket)
+        checkpoints.save(step, tree, {"epoch": step})
+        checkpoints.close()
+    checkpoints = Checkpoints(bucket)
+    assert checkpoints.latest() == {"epoch": 2}
+    np.testing.assert_array_equal(checkpoints.restore(tree)["weights"], tree["weights"])
+    checkpoints.close()
+    assert [path.name for path in bucket.parent.iterdir()] == ["checkpoints"]
+    (bucket / "2" / "commit_success.txt").unlink()  # as if the write had been interrupted
+    checkpoints = Checkpoints(bucket)
+    assert checkpoints.latest() is None
+    checkpoints.close()
+
+
+def test_checkpoints_are_renamed_where_that_works(tmp_path):
+    assert how_to_commit(tmp_path / "run" / "checkpoints") == AtomicityMode.ATOMIC_RENAME

@@ -112,3 +112,8 @@ def test_data_is_loaded_by_the_first_process_first(config, monkeypatch):
     monkeypatch.setitem(DATASETS, "nowhere", load)
     build.make_run(config)
     assert happened == ["waited", "loaded", "let go"]
+
+
+def test_the_address_of_a_bucket_is_no_folder(config):
+    with pytest.raises(ValueError, match="workdir is gs:/pail/run.*mount the bucket"):
+        start(config, "gs://pail/run", dataset=make_dataset())

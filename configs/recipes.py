@@ -135,6 +135,20 @@ FEATURES = FOLDER | {
     "co_teaching_plus": {"method.warmup": 5},
 }
 
+# Ours, for ten epochs of a fast network: stages that fit in, training settings of the config.
+CIFAR10_FAST = {
+    **{name: CIFAR10[name] for name in ("sce", "apl", "sr", "nested")},
+    "nlnl": {"method.stage_epochs": 3},
+    "forward": {"epochs": 20, "method.estimate_epochs": 10},
+    "pencil": {"method.warmup": 3, "method.label_epochs": 4},
+    "plc": {"method.warmup": 3},
+    "selfie": {"method.warmup": 3, "method.history": 3},
+    "mentornet": {"method.ramp": 3},
+    "co_teaching": {"method.ramp": 3},
+    "co_teaching_plus": {"method.ramp": 3, "method.warmup": 3},
+    "nct": {"method.sigma": 10.0, "method.warmup": 6},
+}
+
 # Fraction of wrong labels that the publishers estimate.
 ESTIMATED_NOISE = {"animal10n": 0.08, "webvision": 0.2}
 CORRECT = ("cifar10", "digits", "mnist")  # data sets whose own labels are taken for the truth
@@ -142,6 +156,7 @@ CORRECT = ("cifar10", "digits", "mnist")  # data sets whose own labels are taken
 RECIPES = {  # data set -> method -> field -> value
     "animal10n": ANIMAL10N,
     "cifar10": CIFAR10,
+    "cifar10_fast": CIFAR10_FAST,
     "digits": DIGITS,
     "features": FEATURES,
     "folder": FOLDER,
@@ -150,9 +165,9 @@ RECIPES = {  # data set -> method -> field -> value
 }
 
 
-def apply(config) -> None:
-    """Apply the recipe of this method on this data set."""
-    recipe = RECIPES.get(config.dataset.name, {}).get(config.method.name, {})
+def apply(config, recipes: str = "") -> None:
+    """Apply the recipe of this method on this data set, or that of another name."""
+    recipe = RECIPES.get(recipes or config.dataset.name, {}).get(config.method.name, {})
     if config.method.name in TOLD_NOISE_RATE:
         every = dict.fromkeys(("paper", "released", "ours"), known_noise_rate)
         decide(config, f"method.{TOLD_NOISE_RATE[config.method.name]}", **every)

@@ -21,6 +21,9 @@ from spr_jax.registry import lookup
 DEVIATION_OF_BYTES = math.sqrt((256**2 - 1) / 12)  # of numbers from 0 to 255
 
 
+TEST_VIEWS = ("none", "mirror", "mirror_shift")  # kinds of `weighted_views`
+
+
 class Box(NamedTuple):
     """Rows from `top` to before `bottom`, columns from `left` to before `right`."""
 
@@ -50,9 +53,15 @@ def flip(key: Array, image: Array) -> Array:
     return jnp.where(random.bernoulli(key), image[:, ::-1], image)
 
 
-def pad_crop(key: Array, image: Array, *, padding: int = 4) -> Array:
-    """Pad with a frame of zeros, then crop a random window of the image's own size."""
-    padded = jnp.pad(image, ((padding, padding), (padding, padding), (0, 0)))
+def pad_crop(
+    key: Array,
+    image: Array,
+    *,
+    padding: int = 4,
+    mode: str = "constant",  # zeros; or "reflect"
+) -> Array:
+    """Pad with a frame, then crop a random window of the image's own size."""
+    padded = jnp.pad(image, ((padding, padding), (padding, padding), (0, 0)), mode)
     top, left = random.randint(key, (2,), 0, 2 * padding + 1)
     return lax.dynamic_slice(padded, (top, left, 0), image.shape)
 
@@ -154,7 +163,10 @@ AUGMENTATIONS = OF_VECTORS | {
     "flip": flip,
     "crop_flip": with_flip(pad_crop),
     "resized_crop_flip": with_flip(resized_crop),
+    "shift": partial(pad_crop, padding=2, mode="reflect"),
 }
+ALTERNATING = {"alternate": "none", "shift_alternate": "shift"}  # after an alternating flip
+AUGMENTATIONS |= {name: AUGMENTATIONS[rest] for name, rest in ALTERNATING.items()}
 
 
 def views(
@@ -165,6 +177,8 @@ def views(
     augmentation: str,
     mean: Sequence[float],
     std: Sequence[float],
+    run_key: Array | None = None,
+    epoch: Array | int = 0,
 ) -> tuple[Array, ...]:
     """Augment and normalise a batch.
 
@@ -175,6 +189,8 @@ def views(
         augmentation: a name in AUGMENTATIONS.
         mean: of pixels / 255, one per channel.
         std: the standard deviation of the same.
+        run_key: randomness of the run, the same in every epoch, for flips that alternate.
+        epoch: its number, for the same.
 
     Returns:
         The views, float32 of the same shape each.
@@ -186,9 +202,37 @@ def views(
 
     def view(number, images):
         keys = jax.vmap(partial(random.fold_in, random.fold_in(key, number)))(index)
+        if augmentation in ALTERNATING:
+            images = alternate(run_key, index, epoch + number, images)
         return normalise(augment(keys, images), mean, std)
 
     return tuple(view(number, images) for number, images in enumerate(images))
+
+
+def alternate(key: Array, index: Array, turn: Array | int, images: Array) -> Array:
+    """Mirror a random half of the images [b, h, w, channels], and the other half in the next turn.
+
+    So an example is seen in both orientations in any two epochs, and in two views of one epoch.
+    """
+    is_first_half = jax.vmap(lambda i: random.bernoulli(random.fold_in(key, i)))(index)
+    is_mirrored = is_first_half ^ (turn % 2 == 1)
+    return jnp.where(is_mirrored[:, None, None, None], images[:, :, ::-1], images)
+
+
+def weighted_views(images: Array, kind: str) -> list[tuple[float, Array]]:
+    """Views of images [b, h, w, channels] in a test, and the weight of each one's prediction.
+
+    none           the images
+    mirror         they and their mirror images
+    mirror_shift   these, and at half of their weight, both moved by a pixel along the diagonal
+    """
+    weighted = [(1.0, images)]
+    if kind == "mirror_shift":
+        framed = jnp.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), "reflect")
+        weighted = [(0.5, images), (0.25, framed[:, :-2, :-2]), (0.25, framed[:, 2:, 2:])]
+    if kind == "none":
+        return weighted
+    return [(w / 2, view) for w, images in weighted for view in (images, images[:, :, ::-1])]
 
 
 def cutmix_box(key: Array, height: int, width: int) -> Box:

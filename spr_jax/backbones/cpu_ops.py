@@ -15,7 +15,8 @@ from flax import linen as nn
 from jax import Array, lax
 
 CHUNK_BYTES = 2**20  # activations of a chunk: more leave the cache, fewer make small products
-FEWEST_CHANNELS = 64  # with fewer, gathering patches costs what it saves
+FEWEST_CHANNELS = 64  # with fewer, gathering patches costs what it saves ...
+LARGE_MAP, FEWEST_OF_LARGE_MAP = 24, 3  # ... unless the map is large: chosen by whole steps
 
 
 class Window(NamedTuple):
@@ -39,7 +40,7 @@ def convolution(
 ) -> Array:
     """`lax.conv_general_dilated` as `nn.Conv` calls it."""
     plain = {*lhs_dilation, *rhs_dilation, feature_group_count} == {1}
-    worthwhile = images.ndim == 4 and images.shape[-1] >= FEWEST_CHANNELS
+    worthwhile = images.ndim == 4 and _is_worthwhile(*images.shape[1:])
     exact = images.dtype in (jnp.float32, jnp.float64)  # chunks would round bfloat16 sums
     if plain and worthwhile and exact and not isinstance(padding, str):
         rows, columns = map(tuple, padding)
@@ -67,6 +68,11 @@ def max_pool(images: Array) -> Array:  # [b, h, w, c] -> [b, h // 2, w // 2, c]
 
 
 # Convolution -------------------------------------------------------------------------------
+
+
+def _is_worthwhile(height, width, channels):
+    is_large = min(height, width) >= LARGE_MAP
+    return channels >= (FEWEST_OF_LARGE_MAP if is_large else FEWEST_CHANNELS)
 
 
 def _stock_convolution(window, images, kernel):

@@ -56,12 +56,19 @@ class ConvNorm(nn.Module):
         return norm(self, train, self.epsilon)(images)
 
 
-def norm(module: nn.Module, train: bool, epsilon: float = 1e-5) -> nn.BatchNorm:
+def norm(
+    module: nn.Module,
+    train: bool,
+    epsilon: float = 1e-5,
+    momentum: float = 0.9,  # weight of the old running average
+    use_scale: bool = True,
+) -> nn.BatchNorm:
     """Make a batch normalization with a module's `dtype` and `axis_name`; statistics in float32."""
     return nn.BatchNorm(
         not train,
-        momentum=0.9,
+        momentum=momentum,
         epsilon=epsilon,
+        use_scale=use_scale,
         dtype=module.dtype,
         axis_name=module.axis_name,
     )

@@ -1,4 +1,4 @@
-"""A network as a value: parameters, batch statistics, and the module that uses them."""
+"""A network as a value: parameters, batch statistics, constants, and the module that uses them."""
 
 from typing import Any
 
@@ -15,14 +15,22 @@ class Network:
     params: Any
     batch_stats: Any
     module: nn.Module = struct.field(pytree_node=False)
+    constants: Any = struct.field(default_factory=dict)  # learned from the inputs, then frozen
+
+    @property
+    def variables(self) -> dict[str, Any]:
+        return {
+            "params": self.params,
+            "batch_stats": self.batch_stats,
+            "constants": self.constants,
+        }
 
     def forward(
         self, images: Array, key: Array | None = None, feature_mask: Array | None = None
     ) -> tuple[Output, "Network"]:
         """Train-mode pass; also returns the network with its new batch statistics."""
-        variables = {"params": self.params, "batch_stats": self.batch_stats}
         output, changed = self.module.apply(
-            variables,
+            self.variables,
             images,
             True,
             feature_mask,
@@ -33,8 +41,7 @@ class Network:
 
     def predict(self, images: Array) -> Output:
         """Eval-mode pass: running statistics, no dropout."""
-        variables = {"params": self.params, "batch_stats": self.batch_stats}
-        output: Any = self.module.apply(variables, images, False)
+        output: Any = self.module.apply(self.variables, images, False)
         return output
 
     @property
@@ -45,4 +52,5 @@ class Network:
 def make_network(module: nn.Module, key: Array, images: Array) -> Network:
     """Initialize a network for images of this shape."""
     variables = module.init({"params": key, "dropout": key}, images, False)
-    return Network(variables["params"], variables.get("batch_stats", {}), module)
+    stats, constants = (variables.get(kind, {}) for kind in ("batch_stats", "constants"))
+    return Network(variables["params"], stats, module, constants)

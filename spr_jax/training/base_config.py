@@ -24,16 +24,22 @@ def get_config(method: str = "spr", *, dataset: str = "digits", backbone: str = 
     config.eval_batch_size = 256
     config.drop_last = False  # drop an incomplete last batch, as released
     config.dataset = section("dataset", dataset)
+    config.augmentation = config_dict.placeholder(str)  # instead of the data set's own
+    config.tta = "none"  # views whose predictions are averaged in tests: "mirror", "mirror_shift"
     config.noise = ConfigDict(options_of(corrupt))
     config.backbone = ConfigDict(backbone_options(backbone))
     config.method = section("method", method)
     config.optimizer = ConfigDict(
         {
             "learning_rate": 0.01,
-            "schedule": "cosine",  # by epoch, to zero; or "constant"
+            "schedule": "cosine",  # by epoch, to zero; "constant"; or "triangle", by step
+            "warmup_epochs": 0.0,  # of a triangle; may end within an epoch
             "momentum": 0.9,
+            "nesterov": False,
             "weight_decay": 5e-4,
-            "clip_norm": 5.0,
+            "decoupled_decay": False,  # from the momentum
+            "norm_bias_rate": 1.0,  # factor on the learning rate of biases of batch normalization
+            "clip_norm": 5.0,  # 0: the gradient is not clipped
         }
     )
     config.sync_batch_stats = True  # batch statistics over all devices, or of each device alone

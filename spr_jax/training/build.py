@@ -35,6 +35,8 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
     if dataset is None:
         with first_process_first("data"):  # which prepares what is missing, for all who share it
             dataset = build(DATASETS, config.dataset)
+    if config.augmentation is not None:
+        dataset = dataset._replace(augmentation=config.augmentation)
     check_inputs(config, dataset)
     dataset, manifest = noise.corrupt(dataset, **config.noise)
     dataset, validation, members = hold_out(dataset, config.validation_share, config.seed)
@@ -48,6 +50,7 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
         seed=config.seed,
         drop_last=config.drop_last,
         ema=config.ema,
+        tta=config.tta,
         workers=config.workers,
         manifest=manifest,
         validation=validation,
@@ -68,6 +71,11 @@ def check_inputs(config, dataset: Dataset) -> None:
     if is_image:
         return
     lookup(augment.OF_VECTORS, dataset.augmentation)
+    if config.tta != "none":
+        raise ValueError(
+            f"tta is {config.tta!r}, which mirrors images, and {dataset.name} holds vectors; set "
+            "it to 'none'."
+        )
     if config.backbone.name not in OF_VECTORS:
         raise ValueError(
             f"backbone.name is {config.backbone.name!r}, a network for images, and {dataset.name} "
@@ -109,8 +117,20 @@ def init_state(config, run: Run, epoch: int = 0) -> TrainState:
         run.key("init", 0 if stage.begins_as_the_run else epoch), stage.method.num_networks
     )
     networks = jax.jit(lambda keys: tuple(make_network(module, key, images) for key in keys))(keys)
+    if hasattr(backbone, "learn_constants"):
+        constants = {"backbone": backbone.learn_constants(normalized_sample(run.dataset))}
+        networks = tuple(network.replace(constants=constants) for network in networks)
     opt_states = tuple(stage.optimizer.init(network.params) for network in networks)
     return TrainState(networks, opt_states, networks if run.ema else (), jnp.int32(0))
+
+
+def normalized_sample(dataset: Dataset, num_pixels: int = 5000 * 32 * 32) -> np.ndarray:
+    """The first training images as a network sees them, [n, h, w, channels], not augmented."""
+    images = dataset.train.images
+    count = min(len(images), num_pixels // np.prod(images.shape[1:3]))
+    first = np.stack([images[i] for i in range(count)])
+    with jax.ensure_compile_time_eval():  # also where only shapes are asked for
+        return np.asarray(augment.normalise(jnp.asarray(first), dataset.mean, dataset.std))
 
 
 def init_memory(run: Run, stage: ScheduledStage) -> Memory:

@@ -2,11 +2,13 @@
 
 import jax
 
+from spr_jax import augment
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
 from spr_jax.methods import METHODS
 from spr_jax.noise import KINDS
 from spr_jax.registry import suggestion
+from spr_jax.training.optim import SCHEDULES
 from spr_jax.training.presets import resolve
 
 __all__ = ["check", "resolve"]
@@ -28,7 +30,10 @@ def check(config, *, has_dataset: bool = False) -> None:
     _check_choice("method.name", config.method.name, METHODS)
     _check_choice("noise.kind", config.noise.kind, KINDS)
     _check_choice("dtype", config.dtype, ("float32", "bfloat16"))
-    _check_choice("optimizer.schedule", config.optimizer.schedule, ("cosine", "constant"))
+    _check_choice("optimizer.schedule", config.optimizer.schedule, SCHEDULES)
+    _check_choice("tta", config.tta, augment.TEST_VIEWS)
+    if config.augmentation is not None:
+        _check_choice("augmentation", config.augmentation, augment.AUGMENTATIONS)
     counts = {name: config[name] for name in ("epochs", "batch_size", "eval_batch_size")}
     counts |= {f"checkpoint.{name}": config.checkpoint[name] for name in ("every", "keep")}
     for name, value in counts.items():

@@ -74,7 +74,7 @@ def train_epoch(
     stage, losses = run.stage_at(epoch), list(progress.losses)
     visits = visits_on_devices(run.visits(epoch))
     tables, memory = _on_devices(visits), replicate(progress.memory)
-    keys = (run.key("augment", epoch), run.key("step", epoch))
+    keys = (run.key("augment", epoch), run.key("flip"), run.key("step", epoch))
     images, labels = data
     streamed = _decode(run, stage, visits, epoch, len(losses)) if run.is_streamed else None
     number = np.int32(epoch - stage.first)

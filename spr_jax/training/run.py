@@ -12,7 +12,7 @@ from spr_jax.noise import Manifest
 from spr_jax.training.batches import Visits, draw_visits, num_steps
 from spr_jax.types import Dataset, Split
 
-PURPOSES = ("init", "augment", "step", "revise", "kind")  # of randomness; the order is the key
+PURPOSES = ("init", "augment", "step", "revise", "kind", "flip")  # of randomness; the order is the key
 
 
 class ScheduledStage(NamedTuple):
@@ -36,6 +36,7 @@ class Run(NamedTuple):
     seed: int
     drop_last: bool = False
     ema: float = 0.0
+    tta: str = "none"
     workers: int = 0  # processes that decode streamed images
     manifest: Manifest | None = None
     validation: Split | None = None  # held out of the training data, with its noise

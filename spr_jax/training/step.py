@@ -88,7 +88,7 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
     def step(state, buffers, memory, images, labels, index, weights, place, epoch, keys, *, loss):
         index, weights = index[place], weights[place]
         pixels = images if run.is_streamed else (images[index],) * method.num_views
-        augment_key, step_key = keys
+        augment_key, flip_key, step_key = keys
         views = augment.views(
             pixels,
             index,
@@ -96,6 +96,8 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
             augmentation=dataset.augmentation,
             mean=dataset.mean,
             std=dataset.std,
+            run_key=flip_key,
+            epoch=epoch,
         )
         batch = Batch(views, labels[index], index, weights, epoch)
         key = random.fold_in(random.fold_in(step_key, place), lax.axis_index(AXIS))
@@ -122,7 +124,10 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
         return lax.psum(jax.tree.map(in_order, buffers), AXIS)
 
     def count(so_far, networks, memory, images, labels, weights):
-        probability = method.predict(networks, memory, normalized(images))
+        probability = sum(
+            weight * method.predict(networks, memory, normalized(view))
+            for weight, view in augment.weighted_views(images, run.tta)
+        )
         _, best = lax.top_k(probability, min(5, dataset.num_classes))
         real = weights > 0
         hits = (best == labels[:, None]) & real[:, None]

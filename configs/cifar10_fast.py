@@ -1,7 +1,7 @@
 """CIFAR-10 with a fast network: accuracies of 90 % and more within an hour on two CPU cores.
 
-    python -m spr_jax.main --config=configs/cifar10_fast.py                             # SPR
-    python -m spr_jax.main --config=configs/cifar10_fast.py:ce --config.noise.kind=none # true labels
+python -m spr_jax.main --config=configs/cifar10_fast.py                             # SPR
+python -m spr_jax.main --config=configs/cifar10_fast.py:ce --config.noise.kind=none # true labels
 """
 
 from configs import recipes

@@ -81,6 +81,9 @@ def jax_step(case: Case, parts: str):
     devices = jax.local_device_count()
     images, labels = (array.reshape(devices, -1, *array.shape[1:]) for array in make_batch(case))
     variables = model.init(jax.random.key(0), images[0], False)
+    if "constants" in variables:  # as training learns them: zeros would be nothing to do
+        constants = model.backbone.learn_constants(images[0])
+        variables = {**variables, "constants": {"backbone": constants}}
     state = jax_utils.replicate((variables, optimizer.init(variables["params"])))
 
     def step(state, images, labels):
@@ -167,23 +170,30 @@ def main() -> None:
 
     has_torch = importlib.util.find_spec("torch") is not None
     names = [name for name in options.only or CONTENDERS if has_torch or "torch" not in name]
-    parts, ratios = [f"# A training step, timed\n\n{origin('flax', 'optax', *['torch'] * has_torch)}"], {}
+    tables, ratios = [], {}
     for network in options.networks:
         case = CASES[network]
         speeds = turns.speeds_of(names, "--networks", network, rounds=options.rounds)
         rows = table(["operations", *turns.HEAD], turns.rows(speeds, CONTENDERS))
-        parts.append(f"## {case.title}\n\n{rows}\n\nBatches of {case.batch}, turns of {case.steps} steps.")
-        if "ours" in speeds:
-            ratios[network] = {
-                f"ours over {name}": round(float(np.median(speeds["ours"] / speeds[name])), 3)
-                for name in speeds
-                if name != "ours"
-            }
-    parts.append(
-        f"Medians of {options.rounds} turns; spread is half the distance between the quartiles,\n"
-        "ratios are medians of the ratios within a round.\n"
-    )
-    show_report("\n\n".join(parts), "benchmark_step", keep=options.report)
+        title = f"## {case.title}, batches of {case.batch}, turns of {case.steps} steps"
+        tables.append(f"{title}\n\n{rows}")
+        own = speeds.get("ours")
+        ratios |= {
+            f"{network}: ours over {name}": round(float(np.median(own / speed)), 3)
+            for name, speed in speeds.items()
+            if own is not None and name != "ours"
+        }
+    all_tables = "\n\n".join(tables)
+    report = f"""# A training step, timed
+
+{origin("flax", "optax", *["torch"] * has_torch)}
+
+{all_tables}
+
+Medians of {options.rounds} turns; spread is half the distance between the quartiles, ratios are
+medians of the ratios within a round.
+"""
+    show_report(report, "benchmark_step", keep=options.report)
     print(json.dumps(ratios))
 
 

@@ -19,8 +19,6 @@ from jax import Array, lax, random
 from spr_jax.registry import lookup
 
 DEVIATION_OF_BYTES = math.sqrt((256**2 - 1) / 12)  # of numbers from 0 to 255
-
-
 TEST_VIEWS = ("none", "mirror", "mirror_shift")  # kinds of `weighted_views`
 
 

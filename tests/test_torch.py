@@ -1,4 +1,6 @@
-"""C2F2 and ResNet-18 against PyTorch on the same weights, layer by layer; needs PyTorch."""
+"""Backbones against PyTorch on the same weights, layer by layer; needs PyTorch."""
+
+import importlib
 
 import jax
 import numpy as np
@@ -9,67 +11,7 @@ from spr_jax.backbones.vgg19_bn import adaptive_mean
 
 torch = pytest.importorskip("torch")
 nn = torch.nn
-
-
-class Named(nn.Module):
-    """Modules under the names that Flax gives them."""
-
-    def __init__(self, **modules):
-        super().__init__()
-        for name, module in modules.items():
-            self.add_module(name, module)
-
-
-class ConvNorm(Named):
-    def __init__(self, inputs, features, size=3, strides=1, bias=False):
-        conv = nn.Conv2d(inputs, features, size, strides, size // 2, bias=bias)
-        super().__init__(Conv_0=conv, BatchNorm_0=nn.BatchNorm2d(features))
-
-    def forward(self, images):
-        return self.BatchNorm_0(self.Conv_0(images))
-
-
-class C2F2(Named):
-    def __init__(self):
-        super().__init__(
-            ConvNorm_0=ConvNorm(1, 32, bias=True),
-            ConvNorm_1=ConvNorm(32, 64, bias=True),
-            Dense_0=nn.Linear(3136, 128),
-            BatchNorm_0=nn.BatchNorm1d(128),
-        )
-
-    def forward(self, images):
-        for layer in (self.ConvNorm_0, self.ConvNorm_1):
-            images = torch.max_pool2d(torch.relu(layer(images)), 2)
-        return torch.relu(self.BatchNorm_0(self.Dense_0(images.flatten(1))))
-
-
-class Block(Named):
-    def __init__(self, inputs, features, strides):
-        layers = [ConvNorm(inputs, features, 3, strides), ConvNorm(features, features)]
-        super().__init__(ConvNorm_0=layers[0], ConvNorm_1=layers[1])
-        changes = strides > 1 or inputs != features
-        self.shortcut = ConvNorm(inputs, features, 1, strides) if changes else nn.Identity()
-
-    def forward(self, images):
-        inner = self.ConvNorm_1(torch.relu(self.ConvNorm_0(images)))
-        return torch.relu(self.shortcut(images) + inner)
-
-
-class ResNet18(Named):
-    def __init__(self, width):
-        widths = [width * factor for factor in (1, 1, 1, 2, 2, 4, 4, 8, 8)]
-        blocks = {
-            f"Block_{i}": Block(widths[i], widths[i + 1], 2 if i in (2, 4, 6) else 1)
-            for i in range(8)
-        }
-        super().__init__(ConvNorm_0=ConvNorm(3, width), **blocks)
-
-    def forward(self, images):
-        images = torch.relu(self.ConvNorm_0(images))
-        for i in range(8):
-            images = getattr(self, f"Block_{i}")(images)
-        return images.mean(dim=(2, 3))
+networks = importlib.import_module("experiments.torch_networks")  # needs PyTorch
 
 
 def to_torch_layout(values):
@@ -80,7 +22,7 @@ def to_torch_layout(values):
     return np.moveaxis(values, (-1, -2), (0, 1)) if values.ndim > 1 else values
 
 
-NAMES = dict(kernel="weight", scale="weight", bias="bias", mean="running_mean", var="running_var")
+NAMES = dict(kernel="weight", scale="weight", mean="running_mean", var="running_var")
 
 
 def copy_variables(module, variables):
@@ -88,7 +30,7 @@ def copy_variables(module, variables):
         if isinstance(value, dict):
             copy_variables(getattr(module, name), value)
         else:
-            getattr(module, NAMES[name]).data = torch.tensor(to_torch_layout(value))
+            getattr(module, NAMES.get(name, name)).data = torch.tensor(to_torch_layout(value))
 
 
 def torch_outputs(network, images):
@@ -111,8 +53,11 @@ def flax_outputs(captured):
 @pytest.mark.parametrize(
     "name, shape, network, options",
     [
-        ("c2f2", (28, 28, 1), C2F2, {}),
-        ("resnet18", (16, 16, 3), ResNet18, {"width": 8}),
+        ("c2f2", (28, 28, 1), "C2F2", {}),
+        ("resnet18", (16, 16, 3), "ResNet18", {"width": 8}),
+        ("whitened", (32, 32, 3), "Whitened", {"widths": (8, 12, 6)}),
+        ("whitened", (31, 32, 3), "Whitened", {"widths": (6, 6, 8), "activation": "gelu"}),
+        ("whitened", (32, 32, 3), "Whitened", {"widths": (8, 6, 6), "depth": 3}),
     ],
 )
 def test_layers_are_those_of_pytorch(name, shape, network, options, train):
@@ -121,7 +66,7 @@ def test_layers_are_those_of_pytorch(name, shape, network, options, train):
     model = BACKBONES[name](**options)
     shapes = jax.eval_shape(lambda key: model.init(key, images, False), jax.random.key(0))
     variables = jax.tree.map(lambda leaf: generator.uniform(0.1, 0.5, leaf.shape), shapes)
-    network = network(**options).double().train(train)
+    network = getattr(networks, network)(**options).double().train(train)
     for kind in variables.values():
         copy_variables(network, kind)
 

@@ -41,6 +41,14 @@ def make_split(count, seed):
     return Split(images, generator.integers(0, CLASSES, count).astype(np.int32))
 
 
+def color_dataset(count=24, side=9):
+    """Images that the backbone `whitened` takes, with a test set."""
+    images = np.random.default_rng(0).integers(0, 256, (count, side, side, 3)).astype(np.uint8)
+    labels = np.arange(count, dtype=np.int32) % CLASSES
+    split, statistics = Split(images, labels, labels), ((0.5,) * 3, (0.2,) * 3)
+    return Dataset("color", split, {"test": split}, tuple("abc"), *statistics, "none")
+
+
 def follow() -> Method:
     """Cross-entropy that records of each example its index, and its views."""
 

@@ -25,6 +25,7 @@ SIZES = {  # by the accuracy that they reach in 11, 10 and 15 epochs -> width of
 ACTIVATIONS = {"relu": nn.relu, "gelu": lambda x: nn.gelu(x, approximate=False)}
 SIDE, CHANNELS = 2, 3  # of a patch
 PATCH = SIDE * SIDE * CHANNELS  # numbers in it
+SMALLEST = 2**3 + SIDE - 1  # side of an image of which three poolings leave a pixel
 EPSILON = 5e-4  # added to the variances, the least of which are noise
 
 
@@ -63,6 +64,11 @@ class Whitened(nn.Module):
 
     @nn.compact
     def __call__(self, images: Array, train: bool) -> Array:
+        if min(images.shape[1:3]) < SMALLEST:
+            raise ValueError(
+                f"The backbone 'whitened' halves images three times, and these are {images.shape[1]}"
+                f" x {images.shape[2]} pixels; expected {SMALLEST} or more."
+            )
         activate = ACTIVATIONS[self.activation]
         shape = (SIDE, SIDE, CHANNELS, 2 * PATCH)
         kernel = self.variable("constants", "whitening", jnp.zeros, shape, jnp.float32)

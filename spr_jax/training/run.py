@@ -12,7 +12,8 @@ from spr_jax.noise import Manifest
 from spr_jax.training.batches import Visits, draw_visits, num_steps
 from spr_jax.types import Dataset, Split
 
-PURPOSES = ("init", "augment", "step", "revise", "kind", "flip")  # of randomness; the order is the key
+# Of randomness; the order is the key.
+PURPOSES = ("init", "augment", "step", "revise", "kind", "flip")
 
 
 class ScheduledStage(NamedTuple):

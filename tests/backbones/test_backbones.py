@@ -12,12 +12,17 @@ from spr_jax.backbones.vgg19_bn import adaptive_mean
 CASES = {  # image shape, classes, parameters with the head, feature dimension
     "c2f2": ((28, 28, 1), 10, 422_090, 128),
     "resnet18": ((32, 32, 3), 10, 11_173_962, 512),
+    "whitened": ((32, 32, 3), 10, 1_973_650, 256),
     "vgg19_bn": ((64, 64, 3), 10, 139_622_218, 4096),
     "inception_resnet_v2": ((299, 299, 3), 50, 54_383_314, 1536),
     "linear": ((20,), 10, 210, 20),
     "mlp": ((20,), 10, 20 * 256 + 256 + 2 * 256 + 2570, 256),
 }
-SMALL = {"c2f2": ((8, 8, 1), {}), "resnet18": ((8, 8, 3), {"width": 2})}
+SMALL = {
+    "c2f2": ((8, 8, 1), {}),
+    "resnet18": ((8, 8, 3), {"width": 2}),
+    "whitened": ((9, 9, 3), {"widths": (4, 4, 4)}),
+}
 
 
 def make_small(name, **options):

@@ -73,6 +73,22 @@ def test_convolution_without_padding(three_per_chunk):
 
 
 @pytest.mark.parametrize(
+    "side, channels, is_ours",
+    [(28, 1, False), (14, 32, False), (24, 3, True), (23, 63, False), (7, 64, True)],
+)
+def test_few_channels_are_worth_it_on_large_maps_only(side, channels, is_ours):
+    images = jax.ShapeDtypeStruct((2, side, side, channels), jnp.float32)
+    kernel = jax.ShapeDtypeStruct((3, 3, channels, 4), jnp.float32)
+    conv = cpu_ops.Conv(4, (3, 3), padding=1, use_bias=False)
+
+    def convolve(images, kernel):
+        return conv.apply({"params": {"kernel": kernel}}, images)
+
+    program = gradient_program(convolve, images, kernel, platform="cpu")
+    assert ("dot_general" in program) == is_ours
+
+
+@pytest.mark.parametrize(
     "options", [dict(dtype=jnp.bfloat16), dict(kernel_dilation=2), dict(padding="SAME")]
 )
 def test_other_convolutions_stay_stock(options):

@@ -86,6 +86,8 @@ def make(monkeypatch):
         check(config)
         if "width" in config.backbone:
             config.backbone.width = 4
+        if "widths" in config.backbone:
+            config.backbone.widths = (4, 4, 4)
         return config, make_run(config, stand_in(config.dataset.name))
 
     return make

@@ -269,6 +269,30 @@ def test_predictions_beside_the_methods_own_are_counted_too():
     assert found == pytest.approx((zero, 1, one, two))
 
 
+@pytest.mark.parametrize("tta", ["mirror", "mirror_shift"])
+def test_predictions_are_averaged_over_views_of_a_test(tta, epoch):
+    """Against views and weights written out; the weights of the network tell pixels apart."""
+    split = make_split(60, seed=1)
+    first, _ = accuracy(Case(tta=tta).program, epoch.state, {}, split, 4)
+    network = jax_utils.unreplicate(epoch.state.networks)[0]
+
+    def predict(images):
+        return np.asarray(jax.nn.softmax(network.predict((images / 255 - 0.5) / 0.5).logits))
+
+    def mirrored(images):
+        return (predict(images) + predict(images[:, :, ::-1])) / 2
+
+    images = split.images.astype(np.float32)
+    frame = np.pad(images, ((0, 0), (1, 1), (1, 1), (0, 0)), "reflect")
+    probability = mirrored(images)
+    if tta == "mirror_shift":
+        moved = mirrored(frame[:, :-2, :-2]) + mirrored(frame[:, 2:, 2:])
+        probability = probability / 2 + moved / 4
+    hits = probability.argmax(axis=1) == split.labels
+    assert first == pytest.approx(hits.mean())
+    assert (probability.argmax(axis=1) != predict(images).argmax(axis=1)).any()
+
+
 def test_purposes_and_epochs_share_no_randomness(case):
     keys = [case.run.key(purpose, epoch) for purpose in PURPOSES for epoch in range(3)]
     assert len({jax.random.key_data(key).tobytes() for key in keys}) == 3 * len(PURPOSES) == 15

@@ -7,12 +7,15 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from run_folders import assert_identical, found_in
+from tiny_run import color_dataset
 
+from configs import cifar10_fast
 from spr_jax.io.signals import Stopped
 from spr_jax.methods import METHODS
 from spr_jax.training import loop
 from spr_jax.training.build import init_state, make_run
 from spr_jax.training.checkpoint import Checkpoints
+from spr_jax.training.config import resolve
 from spr_jax.training.log import read_rows
 
 QUIET = {"report": lambda line: None}
@@ -37,6 +40,29 @@ def test_a_run_stopped_in_an_epoch_and_between_two_resumes_exactly(small, tmp_pa
         loop.train(small, tmp_path / "broken", should_stop=crash, **QUIET)
     loop.train(small, tmp_path / "broken", **QUIET)
     assert_identical(found_in(tmp_path / "broken"), found_in(tmp_path / "whole"))
+
+
+def test_options_of_fast_training_resume_exactly(tmp_path):
+    """The rate changes by step, flips alternate by epoch, the first layer is frozen."""
+    config, dataset = cifar10_fast.get_config("ce"), color_dataset()
+    config.update(epochs=2, batch_size=8, eval_batch_size=8, tta="mirror_shift")
+    config.backbone.widths, config.optimizer.warmup_epochs = (4, 4, 4), 0.5
+    config.optimizer.decoupled_decay = True
+    resolve(config)
+    with jax.enable_x64(False):
+        loop.train(config, tmp_path / "whole", dataset=dataset, **QUIET)
+        with pytest.raises(Stopped):
+            stop = lambda step: step == 4  # noqa: E731
+            loop.train(config, tmp_path / "broken", dataset=dataset, should_stop=stop, **QUIET)
+        loop.train(config, tmp_path / "broken", dataset=dataset, **QUIET)
+        whole, begun = found_in(tmp_path / "whole"), init_state(config, make_run(config, dataset))
+        assert_identical(found_in(tmp_path / "broken"), whole)
+        network = loop.last_network(config, tmp_path / "broken", dataset=dataset)
+    jax.tree.map(
+        lambda a, b: np.testing.assert_allclose(a, b, rtol=1e-6),  # of an average
+        network.constants,
+        begun.networks[0].constants,
+    )
 
 
 def test_a_finished_run_is_neither_trained_nor_restored(small, tmp_path, monkeypatch):

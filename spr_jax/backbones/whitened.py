@@ -66,8 +66,8 @@ class Whitened(nn.Module):
     def __call__(self, images: Array, train: bool) -> Array:
         if min(images.shape[1:3]) < SMALLEST:
             raise ValueError(
-                f"The backbone 'whitened' halves images three times, and these are {images.shape[1]}"
-                f" x {images.shape[2]} pixels; expected {SMALLEST} or more."
+                "The backbone 'whitened' halves images three times, and these are "
+                f"{images.shape[1]} x {images.shape[2]} pixels; expected {SMALLEST} or more."
             )
         activate = ACTIVATIONS[self.activation]
         shape = (SIDE, SIDE, CHANNELS, 2 * PATCH)

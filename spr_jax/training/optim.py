@@ -62,8 +62,8 @@ def scale_norm_biases(factor: float) -> optax.GradientTransformation:
     """Let the biases of batch normalization learn faster by a factor; their decay stays."""
 
     def scale(path, gradient):
-        *_, layer, name = ("", "", *(key.key for key in path))
-        is_norm_bias = layer.startswith("BatchNorm") and name == "bias"
+        names = ["", *(key.key for key in path)]
+        is_norm_bias = names[-2].startswith("BatchNorm") and names[-1] == "bias"
         return factor * gradient if is_norm_bias else gradient
 
     if factor == 1:

@@ -1,6 +1,6 @@
 """Every field of an experiment, with the values that most experiments share."""
 
-from ml_collections import ConfigDict
+from ml_collections import ConfigDict, config_dict
 
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS

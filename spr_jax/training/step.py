@@ -124,15 +124,17 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
         return lax.psum(jax.tree.map(in_order, buffers), AXIS)
 
     def count(so_far, networks, memory, images, labels, weights):
-        probability = sum(
-            weight * method.predict(networks, memory, normalized(view))
-            for weight, view in augment.weighted_views(images, run.tta)
-        )
+        views = augment.weighted_views(images, run.tta)
+
+        def averaged(predict):
+            return sum(w * predict(networks, memory, normalized(view)) for w, view in views)
+
+        probability = averaged(method.predict)
         _, best = lax.top_k(probability, min(5, dataset.num_classes))
         real = weights > 0
         hits = (best == labels[:, None]) & real[:, None]
         beside = [
-            jnp.sum((jnp.argmax(predict(networks, memory, normalized(images)), 1) == labels) & real)
+            jnp.sum((jnp.argmax(averaged(predict), axis=1) == labels) & real)
             for predict in method.predict_beside.values()
         ]
         return so_far + lax.psum(jnp.stack([hits[:, 0].sum(), hits.sum(), *beside]), AXIS)

@@ -24,7 +24,7 @@ from spr_jax.datasets.cifar10n import WRONG
 from spr_jax.methods import METHODS, TOLD_NOISE_RATE
 
 NAME = "table1_features"
-DATASET = "cifar10"
+DATASET = "CIFAR-10, frozen features"  # other rows than those of the paper
 OTHERS = "Classifiers of other packages on the same vectors and labels"
 HUMAN = ("aggre", "random1", "worst")
 NOISE = (*paper_results.NOISE, *HUMAN)

@@ -20,7 +20,7 @@ def options(**changed):
 def test_every_method_and_noise_has_a_cell():
     cells = study_of.cells(options())
     assert len(cells) == (len(METHODS) + 1) * 10 and all(len(runs) == 2 for runs in cells.values())
-    run = cells["cifar10", "spr, ours", "worst"][1]
+    run = cells[study_of.DATASET, "spr, ours", "worst"][1]
     fields = dict(run.overrides)
     assert run.seed == 1 and fields["dataset.labels"] == "worst.npy"
     assert fields["dataset.data_dir"] == "D" and fields["noise.kind"] == "human"

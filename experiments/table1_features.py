@@ -14,6 +14,7 @@ a minute a run on two cores; an interrupted table resumes.
 
 import sys
 from argparse import Namespace
+from collections.abc import Mapping
 
 from experiments import other_classifiers, paper_results
 from experiments.figure_precision import KINDS
@@ -29,8 +30,9 @@ OTHERS = "Classifiers of other packages on the same vectors and labels"
 HUMAN = ("aggre", "random1", "worst")
 NOISE = (*paper_results.NOISE, *HUMAN)
 # Rows that show what the preset is made of.
+OURS, ORACLE = "spr, ours", "oracle"
 VARIANTS = {
-    "spr": {"spr, ours": {}, "spr, paper": {"preset": "paper"}},
+    "spr": {OURS: {}, "spr, paper": {"preset": "paper"}},
 }
 
 
@@ -59,6 +61,35 @@ def of(noise: str, method: str) -> dict:
         } | ({f"method.{told}": WRONG[noise]} if told else {})
     kind, rate = noise.split("-")
     return {"noise.kind": KINDS[kind], "noise.rate": float(rate)}
+
+
+def verdict(found: Mapping[tuple, study.Found]) -> str:
+    """How ours stands to the best other method of each label set, and to the oracle, in words."""
+    means = {
+        (row, noise): study.mean_and_std(cell.values(LAST))[0]
+        for (_, row, noise), cell in found.items()
+    }
+    lines, ahead, counted = [], 0, 0
+    for noise in dict.fromkeys(noise for _, noise in means):
+        ours, perfect = means.get((OURS, noise)), means.get((ORACLE, noise))
+        others = {
+            row: mean
+            for (row, of_noise), mean in means.items()
+            if of_noise == noise and row not in (OURS, ORACLE) and mean is not None
+        }
+        if ours is None or not others:
+            continue
+        best = max(others, key=others.__getitem__)
+        counted, ahead = counted + 1, ahead + (ours >= others[best])
+        line = f"- {noise}: {ours:.2f}, {ours - others[best]:+.2f} against {best}"
+        lines.append(line + (f", {ours - perfect:+.2f} against oracle." if perfect else "."))
+    if not lines:
+        return ""
+    head = (
+        f"In {ahead} of {counted} label sets `{OURS}` is at or above every other method without "
+        "true labels that is finished there. Last epoch, against the best of them, and the oracle:"
+    )
+    return "\n".join([head, "", *lines])
 
 
 def remarks(options: Namespace) -> str:
@@ -94,7 +125,7 @@ def main(arguments: list[str] | None = None) -> int:
         sections.insert(1, f"## {OTHERS}\n\n{others}")
     rows = study.csv_rows(["data set", "method", "noise"], MEASURES, found, {}, NAME)
     title = "Table 1 on frozen features of CIFAR-10"
-    return study.report(options, found, title, [remarks(options), *sections], rows)
+    return study.report(options, found, title, [remarks(options), verdict(found), *sections], rows)
 
 
 if __name__ == "__main__":

@@ -1,13 +1,15 @@
 """The table on frozen features: its runs, and what it says of its setting."""
 
 from argparse import Namespace
+from pathlib import Path
 
 import numpy as np
 import pytest
 
 from experiments import other_classifiers
 from experiments import table1_features as study_of
-from experiments.harness.runs import config_of, load_config
+from experiments.harness.runs import Result, config_of, load_config
+from experiments.harness.study import Found
 from spr_jax.methods import METHODS
 from spr_jax.training.config import resolve
 
@@ -31,7 +33,7 @@ def test_every_method_and_noise_has_a_cell():
 def test_methods_are_told_the_published_rate_of_peoples_labels():
     cells = study_of.cells(options(data_dir="D"))
     told = {
-        (row, noise): config_of(cells["cifar10", row, noise][0]).method[option]
+        (row, noise): config_of(cells[study_of.DATASET, row, noise][0]).method[option]
         for row, option in (("co_teaching", "forget_rate"), ("selfie", "noise_rate"))
         for noise in ("aggre", "worst", "sym-0.6")
     }
@@ -86,3 +88,30 @@ def test_other_classifiers_are_measured_once_and_shown(tmp_path, monkeypatch, ca
     assert "| classifier | sym-0.4 |" in shown and "| majority | " in shown
     values = other_classifiers.results_of(cells, arguments)["majority", "sym-0.4"]
     assert len(values) == 2 and set(np.round(values)) <= {30, 70}
+
+
+def cell(*accuracies):
+    summaries = [
+        {"last": {"test_top1": a}, "best_on_test": {"test_top1": {"test_top1": a}}}
+        for a in accuracies
+    ]
+    return Found([], [Result("finished", Path(), summary) for summary in summaries])
+
+
+def test_the_verdict_compares_with_the_best_other_and_the_oracle():
+    found = {
+        ("data", "spr, ours", "sym-0.4"): cell(0.8, 0.9),
+        ("data", "ce", "sym-0.4"): cell(0.8),
+        ("data", "gce", "sym-0.4"): cell(0.84),
+        ("data", "oracle", "sym-0.4"): cell(0.9),
+        ("data", "spr, ours", "worst"): cell(0.7),
+        ("data", "ce", "worst"): cell(0.71),
+        ("data", "gce", "worst"): cell(),
+        ("data", "spr, ours", "aggre"): cell(0.7),
+        ("data", "ce", "aggre"): cell(),
+    }
+    said = study_of.verdict(found)
+    assert "In 1 of 2 label sets `spr, ours` is at or above" in said
+    assert "- sym-0.4: 85.00, +1.00 against gce, -5.00 against oracle." in said
+    assert "- worst: 70.00, -1.00 against ce." in said and "aggre" not in said
+    assert study_of.verdict({("data", "ce", "worst"): cell(0.5)}) == ""

@@ -21,7 +21,11 @@ from experiments.harness.provenance import origin, show_report
 from experiments.harness.study import table
 
 EXAMPLES, COLUMNS, CLASSES, HIDDEN, BATCH, STEPS = 20_000, 512, 10, 256, 256, 78
-CONTENDERS = {"ours": "ours", "torch": "PyTorch, the same steps in a loop"}
+CONTENDERS = {
+    "ours": "ours",
+    "per core": "ours, a device for each core",
+    "torch": "PyTorch, the same steps in a loop",
+}
 
 
 def make_data() -> tuple[np.ndarray, np.ndarray]:
@@ -30,7 +34,7 @@ def make_data() -> tuple[np.ndarray, np.ndarray]:
     return vectors, rng.integers(0, CLASSES, EXAMPLES)
 
 
-def ours():
+def ours(*, per_core: bool):
     """A function that takes STEPS steps."""
     from configs import features
     from experiments.harness.steps import Steps
@@ -38,7 +42,8 @@ def ours():
     from spr_jax.training.config import resolve
 
     keep_freed_memory()
-    one_device_per_core(batch_size=BATCH)
+    if per_core:
+        one_device_per_core(batch_size=BATCH)
     vectors, labels = make_data()
     with tempfile.TemporaryDirectory() as home:
         path = Path(home, "vectors.npz")
@@ -108,7 +113,8 @@ def main() -> None:
     parser.add_argument("--serve", choices=CONTENDERS, help=argparse.SUPPRESS)
     options = parser.parse_args()
     if options.serve:
-        run = ours() if options.serve == "ours" else torch_loop()
+        is_torch = options.serve == "torch"
+        run = torch_loop() if is_torch else ours(per_core=options.serve == "per core")
         return turns.serve(run, STEPS * BATCH)
 
     has_torch = importlib.util.find_spec("torch") is not None

@@ -1,6 +1,6 @@
 """Every field of an experiment, with the values that most experiments share."""
 
-from ml_collections import ConfigDict, config_dict
+from ml_collections import ConfigDict
 
 from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
@@ -24,7 +24,7 @@ def get_config(method: str = "spr", *, dataset: str = "digits", backbone: str = 
     config.eval_batch_size = 256
     config.drop_last = False  # drop an incomplete last batch, as released
     config.dataset = section("dataset", dataset)
-    config.augmentation = config_dict.placeholder(str)  # instead of the data set's own
+    config.augmentation = ""  # instead of the data set's own
     config.tta = "none"  # views whose predictions are averaged in tests: "mirror", "mirror_shift"
     config.noise = ConfigDict(options_of(corrupt))
     config.backbone = ConfigDict(backbone_options(backbone))

@@ -35,7 +35,7 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
     if dataset is None:
         with first_process_first("data"):  # which prepares what is missing, for all who share it
             dataset = build(DATASETS, config.dataset)
-    if config.augmentation is not None:
+    if config.augmentation:
         dataset = dataset._replace(augmentation=config.augmentation)
     check_inputs(config, dataset)
     dataset, manifest = noise.corrupt(dataset, **config.noise)

@@ -32,7 +32,7 @@ def check(config, *, has_dataset: bool = False) -> None:
     _check_choice("dtype", config.dtype, ("float32", "bfloat16"))
     _check_choice("optimizer.schedule", config.optimizer.schedule, SCHEDULES)
     _check_choice("tta", config.tta, augment.TEST_VIEWS)
-    if config.augmentation is not None:
+    if config.augmentation:
         _check_choice("augmentation", config.augmentation, augment.AUGMENTATIONS)
     counts = {name: config[name] for name in ("epochs", "batch_size", "eval_batch_size")}
     counts |= {f"checkpoint.{name}": config.checkpoint[name] for name in ("every", "keep")}

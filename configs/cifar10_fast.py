@@ -5,7 +5,8 @@
     python -m spr_jax.main --config=configs/cifar10_fast.py:ce --config.noise.rate=0  # true labels
 
 Rate, momentum and decay are those of airbench (https://github.com/KellerJordan/cifar10-airbench)
-for batches of 256; no label smoothing, which would blur what the selection sees.
+for batches of 256; no label smoothing, which would blur what the selection sees. No run has been
+finished yet, so neither time nor accuracy can be promised.
 """
 
 from configs import recipes

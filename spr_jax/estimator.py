@@ -18,7 +18,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted, validate_data
 
-from spr_jax.datasets.features import Given, dataset_of
+from spr_jax.datasets.features import COMPONENTS, Given, dataset_of
 from spr_jax.detection.find import components_for, find_label_errors
 from spr_jax.io.columns import scale_of
 from spr_jax.methods import METHODS, TOLD_NOISE_RATE, Method
@@ -28,7 +28,6 @@ from spr_jax.training.batches import num_steps
 from spr_jax.training.config import check, resolve
 from spr_jax.training.loop import train_in_memory
 
-COMPONENTS = 512  # of longer vectors that the network sees
 ROWS = 1024  # predicted at a time
 STEPS = 1500  # of training, at least
 LEAST_ROWS = 10  # examples whose labels can be judged

@@ -71,8 +71,8 @@ def launch(config, workdir: Path) -> dict | None:
     resolve(config)
     keep_freed_memory()
     common_batch = math.gcd(config.batch_size, config.eval_batch_size)
-    # A small network on vectors is a few products, which XLA itself spreads over the cores: on two
-    # of them, one device took 1.5 times as many examples per second as two.
+    # A small network on vectors is a few products, which XLA itself spreads over the cores faster
+    # than devices share a batch (experiments/reports/benchmark_vectors.md).
     if config.backbone.name not in OF_VECTORS:
         one_device_per_core(batch_size=common_batch // (NUM_PROCESSES.value or 1))
     if DRY_RUN.value:

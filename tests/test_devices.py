@@ -53,6 +53,8 @@ def test_the_first_process_goes_first(number, fails, monkeypatch):
 
 
 def test_a_process_alone_waits_for_nobody(monkeypatch):
-    monkeypatch.setattr(multihost_utils, "sync_global_devices", None)
+    happened = []
+    monkeypatch.setattr(multihost_utils, "sync_global_devices", happened.append)
     with first_process_first("meeting"):
-        pass
+        happened.append("work")
+    assert happened == ["work"]

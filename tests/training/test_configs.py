@@ -74,7 +74,8 @@ def test_stages_of_every_method_fit_into_the_epochs_of_fast_training():
         config = importlib.import_module("configs.cifar10_fast").get_config(method)
         resolve(config)
         config.batch_size = 4
-        make_run(config, stand_in("cifar10"))
+        begins = [stage.first for stage in make_run(config, stand_in("cifar10")).stages]
+        assert begins[0] == 0 and begins == sorted(set(begins)) and begins[-1] < config.epochs
 
 
 @pytest.mark.parametrize("name", NAMES)

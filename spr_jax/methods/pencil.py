@@ -70,14 +70,8 @@ def pencil(
         each = classification(logits, label_logits)
         return jnp.sum(each + alpha * compatibility_of(label_logits, labels))
 
-    def given(logits, label_logits, labels):
-        return cross_entropy(logits, labels)
-
     def learning(logits, label_logits, labels):  # compatibility has no slope in the network
         return classification(logits, label_logits) + beta * entropy(logits)
-
-    def learned(logits, label_logits, labels):
-        return classification(logits, label_logits)
 
     def step_labels(memory, epoch, key):
         """Descend; an example is visited once per epoch, so its step can wait for the end of it."""
@@ -85,17 +79,32 @@ def pencil(
         clean = jnp.argmax(label_logits, axis=1) == epoch.labels
         return memory | {"label_logits": label_logits, "clean": clean}
 
-    def constant(done, usual):
-        return learning_rate or usual
-
-    def by_thirds(done, usual):
-        return (final_rate or usual) * 0.1 ** jnp.floor(3 * done + 1e-3)  # rounding
-
+    constant = constant_rate(learning_rate)
     return (
         Stage(Method(init, (descending(given),)), warmup, schedule=constant),
         Stage(Method(init, (descending(learning),), step_labels), label_epochs, schedule=constant),
-        Stage(Method(init, (descending(learned),)), schedule=by_thirds),
+        Stage(Method(init, (descending(learned),)), schedule=by_thirds(final_rate)),
     )
+
+
+def constant_rate(rate):
+    """A schedule: this rate, or the run's if it is 0."""
+    return lambda done, usual: rate or usual
+
+
+def by_thirds(rate):
+    """A schedule: this rate, or the run's if it is 0, divided by ten after each third."""
+    return lambda done, usual: (rate or usual) * 0.1 ** jnp.floor(3 * done + 1e-3)  # rounding
+
+
+def given(logits, label_logits, labels):
+    """Loss by the given labels, [b]."""
+    return cross_entropy(logits, labels)
+
+
+def learned(logits, label_logits, labels):
+    """Loss by the labels learned, [b]."""
+    return classification(logits, label_logits)
 
 
 def classification(logits, label_logits):

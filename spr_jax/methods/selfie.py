@@ -88,9 +88,8 @@ def selfie(
     method = Method(init, (loss,), revise, describe=describe)
     followed = method._replace(revise=partial(revise, last_epoch=restart_every - 1))
     first, last = Stage(followed, restart_every), Stage(method, restart="fresh")
-    return (
-        (first, *[first._replace(restart="fresh")] * (restarts - 1), last) if restarts else method
-    )
+    again = first._replace(restart="fresh")
+    return (first, *[again] * (restarts - 1), last) if restarts else method
 
 
 def describe(memory, epoch):

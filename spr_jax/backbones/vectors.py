@@ -31,6 +31,16 @@ class MLP(nn.Module):
     axis_name: str | None = None
     head = staticmethod(dense)
 
+    def __post_init__(self) -> None:
+        """Refuse options that make no network."""
+        super().__post_init__()
+        for name in ("width", "depth"):
+            value = getattr(self, name)
+            if value < 1:
+                raise ValueError(f"backbone.{name} is {value}; expected 1 or more.")
+        if not 0 <= self.dropout < 1:
+            raise ValueError(f"backbone.dropout is {self.dropout}; expected 0 to below 1.")
+
     @nn.compact
     def __call__(self, inputs: Array, train: bool) -> Array:
         hidden = inputs.reshape(len(inputs), -1)

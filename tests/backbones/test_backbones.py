@@ -173,3 +173,16 @@ def test_a_linear_classifier_has_no_batch_statistics():
     np.testing.assert_array_equal(output.features, vectors)
     np.testing.assert_array_equal(output.logits, network.predict(vectors).logits)
     assert after.batch_stats == {}
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"width": 0}, r"backbone\.width is 0; expected 1 or more\."),
+        ({"depth": 0}, r"backbone\.depth is 0; expected 1 or more\."),
+        ({"dropout": 1.0}, r"backbone\.dropout is 1\.0; expected 0 to below 1\."),
+    ],
+)
+def test_options_that_make_no_network_of_vectors_are_named(options, sentence):
+    with pytest.raises(ValueError, match=sentence):
+        BACKBONES["mlp"](**options)

@@ -7,7 +7,7 @@ from spr_jax.backbones import BACKBONES
 from spr_jax.datasets import DATASETS
 from spr_jax.methods import METHODS
 from spr_jax.noise import KINDS
-from spr_jax.registry import suggestion
+from spr_jax.registry import build, suggestion
 from spr_jax.training.optim import SCHEDULES
 from spr_jax.training.presets import resolve
 
@@ -27,6 +27,7 @@ def check(config, *, has_dataset: bool = False) -> None:
     if not has_dataset:
         _check_choice("dataset.name", config.dataset.name, DATASETS)
     _check_choice("backbone.name", config.backbone.name, BACKBONES)
+    build(BACKBONES, config.backbone)  # refuses options that make no network
     _check_choice("method.name", config.method.name, METHODS)
     _check_choice("noise.kind", config.noise.kind, KINDS)
     _check_choice("dtype", config.dtype, ("float32", "bfloat16"))

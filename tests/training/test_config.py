@@ -133,3 +133,12 @@ def test_a_folder_has_one_run_at_a_time(config, tmp_path):
             claim(tmp_path, config)
     assert json.loads((tmp_path / "config.json").read_text())["seed"] == 0
     claim(tmp_path, config)
+
+
+def test_a_backbone_that_makes_no_network_is_named_before_anything_is_opened():
+    config = features.get_config()
+    resolve(config)
+    check(config)
+    config.backbone.width = 0
+    with pytest.raises(ValueError, match=r"backbone\.width is 0; expected 1 or more"):
+        check(config)

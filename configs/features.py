@@ -5,9 +5,10 @@
     python -m spr_jax.main --config=configs/features.py:spr,linear ...   # without a hidden layer
 
 `spr-encode` makes the file from images; docs/data.md lists other files. Labels are used as given;
-the preset is noise_model. Labels are judged by the vectors themselves, once, and each example is
-learned from in proportion to the probability that its label is correct. Where images would be mixed
-by CutMix, vectors are averaged (mixup); their views differ by noise in place of crops.
+the preset is noise_model. Labels are judged by the vectors themselves, with 30,000 examples or more
+once again by what the network predicts after a sixth of the epochs, and each example is learned
+from in proportion to the probability that its label is correct. Where images would be mixed by
+CutMix, vectors are averaged (mixup); their views differ by noise in place of crops.
 """
 
 from configs import recipes

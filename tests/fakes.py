@@ -166,12 +166,12 @@ def step_on_logits(method, logits, labels, memory=None, *, key=0, devices=1, **c
     return step._replace(slopes=tuple(np.split(step.by_image, num_networks, axis=1)))
 
 
-def revise(method, memory, record, labels=None, *, number=0, skipped=(), position=None):
+def revise(method, memory, record, labels=None, *, number=0, skipped=(), position=None, scan=dict):
     """Memory after an epoch in which every example was visited but the skipped ones."""
     count = len(next(iter(record.values()), labels))
     visited = ~np.isin(np.arange(count), skipped)
     position = np.arange(count) if position is None else position
-    epoch = Epoch(number, labels, record, visited, position)
+    epoch = Epoch(number, labels, record, visited, position, scan)
     return jax.device_get(method.revise(jax.device_get(memory), epoch, random.key(0)))
 
 

@@ -100,7 +100,7 @@ class Case:
         return train_epoch(self.program, self.run, progress, self.data, **options)
 
     def finish(self, progress):
-        return finished_epoch(self.program, self.run, progress)
+        return finished_epoch(self.program, self.run, progress, self.data)
 
     def scan(self, progress):
         return scan_epoch(self.program, self.run, progress, self.data)

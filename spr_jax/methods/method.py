@@ -32,6 +32,8 @@ class Epoch(NamedTuple):
     record: Record  # [N, ...] each, as the steps recorded it
     visited: ArrayLike  # [N] bool; all, unless an incomplete last batch is dropped
     position: ArrayLike  # [N], place in the order of visits
+    # () -> logits and features [N, ...] that the first network has now, in eval mode; takes a pass
+    scan: Callable[[], Record] = dict
 
 
 def keep_memory(memory: Memory, epoch: Epoch, key: Array) -> Memory:

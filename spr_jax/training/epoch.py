@@ -46,11 +46,13 @@ def data_on_devices(run: Run) -> tuple[Array | None, Array]:
 
 
 def empty_buffers(
-    run: Run, stage: ScheduledStage, state: TrainState, memory: Memory
+    run: Run, stage: ScheduledStage, state: TrainState, memory: Memory, *, of_scan: bool = False
 ) -> dict[str, Array]:
-    """Room for the record of an epoch; `state` is replicated."""
+    """Room for the record of an epoch, or of an eval-mode pass; `state` is replicated."""
     devices = jax.local_device_count()
     size = run.batch_size // (devices * jax.process_count())
+    if of_scan:
+        stage = stage._replace(method=stage.method._replace(record_from="scan"))
     shapes = record_shapes(run, stage, state, replicate(memory), size)
 
     def zeros(leaf):
@@ -96,10 +98,14 @@ def scan_epoch(
     program: Program, run: Run, progress: Progress, data: tuple[Array | None, Array]
 ) -> Progress:
     """Record an eval-mode pass over the training data, if the method wants that."""
-    stage = run.stage_at(progress.epoch)
-    if stage.method.record_from != "scan":
+    if run.stage_at(progress.epoch).method.record_from != "scan":
         return progress
-    visits, buffers = visits_on_devices(run.visits(progress.epoch)), progress.buffers
+    return progress._replace(buffers=_scan(program, run, progress, data, progress.buffers))
+
+
+def _scan(program, run, progress, data, buffers):
+    """Fill the buffers with what the first network has in eval mode."""
+    stage, visits = run.stage_at(progress.epoch), visits_on_devices(run.visits(progress.epoch))
     index, _ = _on_devices(visits)
     streamed = None
     if run.is_streamed:
@@ -109,10 +115,12 @@ def scan_epoch(
         buffers = program.scan(progress.state.networks, buffers, images, index, np.int32(place))
         if place % IN_FLIGHT == 0:
             jax.block_until_ready(buffers)
-    return progress._replace(buffers=buffers)
+    return buffers
 
 
-def finished_epoch(program: Program, run: Run, progress: Progress) -> Epoch:
+def finished_epoch(
+    program: Program, run: Run, progress: Progress, data: tuple[Array | None, Array]
+) -> Epoch:
     """Gather the record of an epoch for the method's `revise`; on one device."""
     visits, labels = run.visits(progress.epoch), np.asarray(run.dataset.train.labels, np.int32)
     position = np.full(len(labels), visits.index.size, np.int32)
@@ -122,12 +130,19 @@ def finished_epoch(program: Program, run: Run, progress: Progress) -> Epoch:
         record: Record = {"features": run.dataset.train.images}
     else:
         record = record_so_far(program, run, progress)
+
+    def scan():
+        empty = empty_buffers(run, stage, progress.state, progress.memory, of_scan=True)
+        filled = _scan(program, run, progress, data, empty)
+        return record_so_far(program, run, progress._replace(buffers=filled))
+
     return Epoch(
         number=progress.epoch - stage.first,
         labels=labels,
         record=record,
         visited=position < visits.index.size,
         position=position,
+        scan=scan,
     )
 
 

@@ -18,7 +18,7 @@ from spr_jax.backbones.network import Network
 from spr_jax.devices import replicate
 from spr_jax.io.atomic import write_json
 from spr_jax.io.signals import Stopped
-from spr_jax.methods.method import Memory, keep_memory
+from spr_jax.methods.method import Memory
 from spr_jax.training.build import init_memory, init_state, make_run
 from spr_jax.training.checkpoint import Checkpoints
 from spr_jax.training.epoch import (
@@ -117,13 +117,13 @@ def train_in_memory(
       config: resolved and checked.
       dataset: to train on.
       weights: [N], positive: how much each example counts; None: equally.
-      known: what the method would find out about the examples, instead of its finding it out.
+      known: what the method would find out about the examples after the first epoch; it revises
+        that after later ones only.
       report: told the progress, a line per epoch; None: nobody is told.
     """
     run = make_run(config, dataset)._replace(weights=weights)
     if known is not None:
-        stages = (s._replace(method=s.method._replace(revise=keep_memory)) for s in run.stages)
-        run = run._replace(stages=tuple(stages))
+        run = run._replace(stages=tuple(map(_knowing, run.stages)))
     progress, data, stage = begin(config, run), data_on_devices(run), None
     progress = progress._replace(memory=progress.memory | (known or {}))
     while progress.epoch < config.epochs:
@@ -136,6 +136,15 @@ def train_in_memory(
         if report is not None and row is not None:
             report(line_of(row, config.epochs))
     return run, progress
+
+
+def _knowing(stage):
+    """The stage with a method that has nothing to find out after the first epoch."""
+
+    def revise(memory, epoch, key):
+        return stage.method.revise(memory, epoch, key) if epoch.number else memory
+
+    return stage._replace(method=stage.method._replace(revise=revise))
 
 
 def begin(config, run: Run) -> Progress:
@@ -183,7 +192,7 @@ def one_epoch(
         return progress, None
     trained = time.perf_counter()
     progress = scan_epoch(program, run, progress, data)
-    finished = finished_epoch(program, run, progress)
+    finished = finished_epoch(program, run, progress, data)
     memory = jax.device_get(stage.method.revise(before, finished, run.key("revise", epoch)))
     selected = time.perf_counter()
     accuracies = evaluate(config, run, program, progress._replace(memory=memory))

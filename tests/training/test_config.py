@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from configs import digits_sym
+from configs import digits_sym, features
 from spr_jax.training import workdir
 from spr_jax.training.config import check, resolve
 

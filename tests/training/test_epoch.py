@@ -237,6 +237,16 @@ def test_a_scan_records_what_the_trained_network_says():
     np.testing.assert_allclose(record["features"], expected.features, rtol=1e-5, atol=1e-6)
 
 
+def test_any_method_can_ask_for_a_scan():
+    case = Case(follow())
+    done = case.train()
+    finished = case.finish(done)
+    assert "logits" not in finished.record
+    pixels = (case.run.dataset.train.images.astype(np.float32) / 255 - 0.5) / 0.5
+    expected = jax_utils.unreplicate(done.state).networks[0].predict(pixels)
+    np.testing.assert_allclose(finished.scan()["logits"], expected.logits, rtol=1e-5, atol=1e-6)
+
+
 def test_spr_selects_from_a_scan():
     select = {"name": "share", "per_class": 0, "pca_dim": 2}
     method = METHODS["spr"](cutmix=0.0, record_from="scan", select=select)

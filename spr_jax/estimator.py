@@ -8,7 +8,8 @@ The network is trained in memory; with a run folder, to resume and to sweep, it 
 `configs/features.py`.
 """
 
-from functools import partial
+import json
+from functools import cache, partial
 from typing import Any
 
 import jax
@@ -118,7 +119,6 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
         self.method_options_ = config.method.to_dict()
         self.networks_ = jax.device_get(unreplicate(progress.state.evaluated))
         self.memory_ = progress.memory
-        self.__dict__.pop("_predict", None)  # of an earlier fit
         return self
 
     def _judge(self, features, codes):
@@ -187,7 +187,8 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "scale_")
         X = validate_data(self, X, dtype=np.float64, reset=False)  # noqa: N806
         inputs = self.scale_.apply(X).astype(np.float32)
-        predict = partial(self._compiled(), self.networks_, self.memory_)
+        predict = compiled_prediction(json.dumps(self.method_options_))
+        predict = partial(predict, self.networks_, self.memory_)
         padded = np.pad(inputs, ((0, -len(inputs) % ROWS), (0, 0)))
         parts = [np.asarray(predict(rows)) for rows in padded.reshape(-1, ROWS, inputs.shape[1])]
         found = np.concatenate(parts)[: len(X)].astype(np.float64)
@@ -198,16 +199,13 @@ class SPRClassifier(ClassifierMixin, BaseEstimator):
         check_is_fitted(self, "scale_")
         return self.classes_[np.argmax(self.predict_proba(X), axis=1)]
 
-    def _compiled(self):
-        """The method's own prediction; compiled once, and not stored."""
-        if not hasattr(self, "_predict"):
-            built = build(METHODS, self.method_options_)
-            method = built if isinstance(built, Method) else built[-1].method
-            self._predict = jax.jit(method.predict)
-        return self._predict
 
-    def __getstate__(self):
-        return {name: value for name, value in super().__getstate__().items() if name != "_predict"}
+@cache
+def compiled_prediction(options: str):
+    """The prediction of a method with these options, in JSON; compiled once in a process."""
+    built = build(METHODS, json.loads(options))
+    method = built if isinstance(built, Method) else built[-1].method
+    return jax.jit(method.predict)
 
 
 def _first(given, usual):

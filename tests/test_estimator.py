@@ -56,6 +56,14 @@ def test_the_same_seed_gives_the_same_network_also_after_pickling(fitted, data):
 
 
 @pytest.mark.slow
+def test_a_prediction_leaves_the_classifier_as_it_is(fitted, data):
+    model = pickle.loads(pickle.dumps(fitted))  # which has predicted nothing yet
+    before = dict(vars(model))
+    model.predict_proba(data[0][:3])
+    assert vars(model).keys() == before.keys()
+    assert all(value is before[name] for name, value in vars(model).items())
+
+
 def test_it_works_in_a_pipeline_and_a_search(data):
     model = make_pipeline(StandardScaler(), SPRClassifier(epochs=3))
     search = GridSearchCV(model, {"sprclassifier__hidden": [0, 16]}, cv=2)

@@ -98,7 +98,8 @@ def test_options_of_training_are_those_of_spr(make):
     of_spr = options_of(spr)
     shared = {name: value for name, value in options_of(make).items() if name != "keep"}
     assert shared == {name: of_spr[name] for name in shared}
-    assert set(of_spr) - set(shared) == {"select", "weights", "record_from", "visit_order_defect"}
+    own = {"select", "weights", "record_from", "refine_after", "visit_order_defect"}
+    assert set(of_spr) - set(shared) == own
     own = set(options_of(make)) - set(shared)
     share = options_of(RULES["share"])
     assert all(options_of(make)[name] == share[name] for name in own)

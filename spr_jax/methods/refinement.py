@@ -11,7 +11,10 @@ in turns, which is expectation maximization.
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import Array, lax
+
+from spr_jax.methods.method import Epoch, Memory
 
 ROUNDS = 30
 # The least fraction of the noise known before that predictions may leave. Of wrong labels where
@@ -23,17 +26,30 @@ LEAST_LEFT = 0.5
 LEAST_EXAMPLES = 30_000
 
 
-def refine(predictions: Array, labels: Array, correct: Array) -> Array:
-    """Estimate anew how probably labels are correct, unless too much noise would be explained away.
+def refine(memory: Memory, epoch: Epoch) -> Memory:
+    """Estimate anew how probably labels are correct; the same memory where that cannot be believed.
 
-    Args:
-      predictions: [N, c], of a network that has not learned the wrong labels by heart.
-      labels: [N], as given.
-      correct: [N], the probabilities known before; returned if the new ones leave too little noise.
+    The network must not have learned the wrong labels by heart, nor explain most of them away.
     """
-    again = probability_correct(predictions, labels, jnp.mean(1 - correct))
-    is_credible = jnp.mean(1 - again) >= LEAST_LEFT * jnp.mean(1 - correct)
-    return jnp.where(is_credible, again, correct)
+    known, labels = memory["correct"], np.asarray(epoch.labels)
+    if len(labels) < LEAST_EXAMPLES:
+        return memory
+    predictions = jax.nn.softmax(jnp.asarray(epoch.scan()["logits"]))
+    correct = probability_correct(predictions, labels, jnp.mean(1 - known))
+    correct = jnp.where(epoch.visited, correct, known)
+    if jnp.mean(1 - correct) < LEAST_LEFT * jnp.mean(1 - known):
+        return memory
+    clean = correct > 0.5
+    numbers = {
+        "estimated_noise": jnp.mean(1 - correct),
+        "expected_wrong_in_clean": jnp.mean(1 - correct, where=clean),
+    }
+    return memory | {
+        "clean": clean,
+        "correct": correct,
+        "suspicion": 1 - correct,
+        "selection": {name: numbers[name] for name in memory["selection"]},
+    }
 
 
 @jax.jit

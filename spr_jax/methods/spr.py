@@ -11,14 +11,13 @@ from functools import partial
 from types import MappingProxyType
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from spr_jax import augment
 from spr_jax.losses import sparse_norm, sparse_penalty
 from spr_jax.methods.method import Method, expect
-from spr_jax.methods.refinement import LEAST_EXAMPLES, refine
+from spr_jax.methods.refinement import refine
 from spr_jax.methods.selection_rules import RULES
 from spr_jax.methods.spr_steps import any_partner, mixed_step, opposite_partner, supervised_step
 from spr_jax.registry import build, extends, lookup
@@ -116,10 +115,10 @@ def spr(
         "probability" that its label is correct.
       record_from: select by features of the training pass ("train"), of an eval-mode pass after
         the epoch ("scan"), or by the "inputs" themselves, where these are vectors. Those do not
-        change, so the selection after the first epoch stays, but for
-      refine_after: the epochs after which, once, the probabilities of a selection by the inputs are
-        estimated anew from what the network predicts, if there are at least 30,000 examples; 0:
-        never. Early, so that it has not learned wrong labels by heart.
+        change, so the selection after the first epoch stays, or is refined once.
+      refine_after: epochs after which the probabilities of a selection by the inputs are estimated
+        anew from what the network predicts (`refinement.py`: if there are at least 30,000 examples,
+        and unless it would explain most of the noise away); 0: never.
       visit_order_defect: take positions in visiting order for indices, as the released code does
         (for a forensic experiment).
       select: name and options of the selection rule.
@@ -134,14 +133,12 @@ def spr(
         weights,
         f"'hard' with the rule {select['name']!r}, which gives no probabilities",
     )
-    several = refine_after == 0 or refine_after > 1  # the first selects
-    expect(several, "refine_after", refine_after, "0, for never, or 2 epochs or more")
+    can_refine = by_probability and record_from == "inputs"
     expect(
-        not refine_after or (by_probability and record_from == "inputs"),
+        refine_after == 0 or (refine_after > 1 and can_refine),  # the first epoch selects
         "refine_after",
         refine_after,
-        f"0 with weights={weights!r} and record_from={record_from!r}; only 'probability' from "
-        "'inputs' is refined",
+        "0, for never, or with weights='probability' and record_from='inputs' 2 or more",
     )
     trained = spr_training(**training)
 
@@ -151,10 +148,9 @@ def spr(
         return memory | ({"correct": jnp.ones(len(labels))} if by_probability else {})
 
     def revise(memory, epoch, key):
-        labels = np.asarray(epoch.labels)
         if record_from == "inputs" and epoch.number > 0:
-            is_due = epoch.number + 1 == refine_after and len(labels) >= LEAST_EXAMPLES
-            return refined(memory, epoch, labels) if is_due else memory
+            return refine(memory, epoch) if epoch.number + 1 == refine_after else memory
+        labels = np.asarray(epoch.labels)
         chosen = rule.choose(epoch.record["features"], labels, key, memory["clean"])
         clean = chosen.clean & epoch.visited
         if visit_order_defect:
@@ -163,21 +159,5 @@ def spr(
         if by_probability:
             memory = memory | {"correct": jnp.where(epoch.visited, 1 - chosen.suspicion, 0)}
         return memory if chosen.suspicion is None else memory | {"suspicion": chosen.suspicion}
-
-    def refined(memory, epoch, labels):
-        predictions = jax.nn.softmax(jnp.asarray(epoch.scan()["logits"]))
-        correct = refine(predictions, labels, memory["correct"])
-        correct = jnp.where(epoch.visited, correct, memory["correct"])
-        clean = correct > 0.5
-        numbers = {
-            "estimated_noise": jnp.mean(1 - correct),
-            "expected_wrong_in_clean": jnp.mean(1 - correct, where=clean),
-        }
-        return memory | {
-            "clean": clean,
-            "correct": correct,
-            "suspicion": 1 - correct,
-            "selection": {name: numbers[name] for name in rule.numbers},
-        }
 
     return trained._replace(init=init, revise=revise, record_from=record_from)

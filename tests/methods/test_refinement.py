@@ -6,8 +6,7 @@ import pytest
 from fakes import revise
 
 from spr_jax.methods import refinement
-from spr_jax.methods import spr as spr_module
-from spr_jax.methods.refinement import probability_correct, refine
+from spr_jax.methods.refinement import probability_correct
 from spr_jax.methods.spr import spr
 
 RULE = {"name": "noise_model"}
@@ -68,18 +67,26 @@ def test_a_class_nobody_predicts_gives_numbers():
     assert np.isfinite(probability_correct(predictions, np.array([0, 1, 0, 1]), 0.2)).all()
 
 
-def test_new_probabilities_are_taken_if_they_leave_half_of_the_noise():
-    predictions = jnp.eye(3)[jnp.array([0, 1, 2, 0, 1, 2, 0, 1])]
-    labels = np.array([0, 1, 2, 0, 1, 2, 2, 2])  # two are contradicted
-    half = jnp.full(8, 0.5)  # four known to be wrong
-    np.testing.assert_allclose(refine(predictions, labels, half), [1] * 6 + [0] * 2, atol=1e-5)
-    most = jnp.full(8, 0.4)
-    np.testing.assert_array_equal(refine(predictions, labels, most), most)
+@pytest.mark.parametrize(("known", "is_taken"), [(0.5, True), (0.4, False)])
+def test_predictions_must_leave_half_of_the_noise(known, is_taken, monkeypatch):
+    monkeypatch.setattr(refinement, "LEAST_EXAMPLES", 8)
+    labels = np.array([0, 1, 2, 0, 1, 2, 2, 2])  # two are contradicted, a quarter
+    logits = 50 * np.eye(3)[[0, 1, 2, 0, 1, 2, 0, 1]]
+    method = spr(**OPTIONS, refine_after=2)
+    memory = method.init(labels, 3) | {"correct": jnp.full(8, known), "clean": np.arange(8) < 3}
+    after = revise(method, memory, {}, labels, number=1, scan=lambda: {"logits": logits})
+    if is_taken:
+        np.testing.assert_allclose(after["correct"], [1] * 6 + [0] * 2, atol=1e-5)
+        return
+    assert after.keys() == memory.keys()
+    for name in ("clean", "correct", "suspicion"):
+        np.testing.assert_array_equal(after[name], memory[name])
+    assert after["selection"] == memory["selection"]
 
 
 @pytest.mark.parametrize("number", [1, 2, 3])
 def test_spr_refines_once(number, monkeypatch):
-    monkeypatch.setattr(spr_module, "LEAST_EXAMPLES", 300)
+    monkeypatch.setattr(refinement, "LEAST_EXAMPLES", 300)
     probability, _, given = draw(300)
     method = spr(**OPTIONS, refine_after=3)
     memory = method.init(given, 3) | {"correct": jnp.full(300, 0.6)}
@@ -88,7 +95,7 @@ def test_spr_refines_once(number, monkeypatch):
     if number != 2:
         np.testing.assert_array_equal(after["correct"], memory["correct"])
         return
-    expected = np.asarray(refine(jnp.asarray(probability), given, memory["correct"]))
+    expected = np.asarray(probability_correct(jnp.asarray(probability), given, 0.4))
     np.testing.assert_allclose(after["correct"], expected, atol=1e-5)
     np.testing.assert_array_equal(after["clean"], expected > 0.5)
     np.testing.assert_allclose(after["suspicion"], 1 - expected, atol=1e-5)

@@ -1,7 +1,7 @@
 """Synthetic classes for the detection benchmark: features [N, d] and labels [N], by seed.
 
-Those of `make_classification` and Gaussian blobs were looked at while the detector was made; the
-other families are for reports only. Each function draws everything from its seed.
+Spirals, hierarchy and grades are for reports only; the others were looked at while the detector was
+made. Each function draws everything from its seed.
 """
 
 import numpy as np
@@ -83,6 +83,32 @@ def counts(seed: int) -> Arrays:
     labels = draw.integers(0, 5, 3000)
     words = [draw.multinomial(40, 0.7 * common + 0.3 * topics[label]) for label in labels]
     return np.stack(words), labels
+
+
+def spirals(seed: int) -> Arrays:
+    """Three arms of a spiral in a plane, turned into eight dimensions and blurred."""
+    draw = np.random.default_rng(seed)
+    labels, along = draw.integers(0, 3, 3000), draw.uniform(0.5, 3, 3000)
+    angle = 2 * along + 2 * np.pi / 3 * labels
+    plane = along[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    return _lifted(plane, 8, 0.12, draw), labels
+
+
+def hierarchy(seed: int) -> Arrays:
+    """Twenty classes in five groups: far from other groups, and close to those of their own."""
+    draw = np.random.default_rng(seed)
+    groups, labels = draw.normal(0, 4, (5, 30)), draw.integers(0, 20, 4000)
+    centres = groups[np.arange(20) % 5] + draw.normal(0, 0.6, (20, 30))
+    return centres[labels] + draw.normal(size=(4000, 30)), labels
+
+
+def grades(seed: int) -> Arrays:
+    """Five grades of a quality that twelve columns measure with noise: neighbours overlap."""
+    draw = np.random.default_rng(seed)
+    quality = draw.normal(size=4000)
+    labels = np.digitize(quality, [-1, -0.4, 0.4, 1])
+    weights = draw.uniform(-1, 1, 12)
+    return quality[:, None] * weights + draw.normal(0, 0.5, (4000, 12)), labels
 
 
 def _lifted(low, dim, blur, draw):

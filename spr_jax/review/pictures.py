@@ -1,7 +1,12 @@
-"""Small pictures for the review page, as many as there is room for."""
+"""Small pictures for the review page, as many as there is room for.
+
+To decode and shrink photographs takes longer than to find their errors, so a page that replaces an
+earlier one of the same images takes over its pictures.
+"""
 
 import base64
 import io
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -14,6 +19,9 @@ from spr_jax.review.neighbours import Neighbours
 
 CARD_SIDE, NEIGHBOUR_SIDE = 112, 48  # pixels, at most
 CARDS_AT_ONCE = 20
+KINDS = ("cards", "neighbours")
+
+Pictures = dict[str, dict[int, str]]  # of KINDS: WebP in base64, by example
 
 
 def files_to_show(folder: str | Path, names: Sequence[str]):
@@ -29,9 +37,10 @@ def encode_pictures(
     cards: np.ndarray,  # [M], indices of examples, the most important first
     evidence: Sequence[Neighbours],  # of the cards
     room: int,  # characters
-) -> dict[str, dict[int, str]]:
-    """Return {"cards": ..., "neighbours": ...}: WebP in base64 by example, while there is room."""
-    pictures: dict[str, dict[int, str]] = {"cards": {}, "neighbours": {}}
+    known: Pictures,
+) -> Pictures:
+    """Encode cards with their neighbours while there is room, but for those that are known."""
+    pictures: Pictures = {kind: {} for kind in KINDS}
     similar = np.concatenate([side.index for side in evidence], axis=1)
     with ThreadPoolExecutor(num_cores()) as threads:
         for rows in np.array_split(np.arange(len(cards)), 1 + len(cards) // CARDS_AT_ONCE):
@@ -44,11 +53,26 @@ def encode_pictures(
                 for index in others
                 if index not in pictures["neighbours"]
             ]
-            encoded = threads.map(lambda item: _encode(images, *item[1:]), wanted)
+            encoded = threads.map(
+                lambda item: known[item[0]].get(item[1]) or _encode(images, *item[1:]), wanted
+            )
             for (kind, index, _), picture in zip(wanted, encoded, strict=True):
                 pictures[kind][index] = picture
                 room -= len(picture) + len(f'"{index}":"",')
     return pictures
+
+
+def known_pictures(data: dict[str, Any]) -> Pictures:
+    """Take the pictures out of the data of an earlier page, but nothing that is no picture."""
+    base64_text, stored = re.compile("[A-Za-z0-9+/]+={0,2}"), data.get("pictures") or {}
+
+    def is_picture(value):
+        return isinstance(value, str) and base64_text.fullmatch(value)
+
+    return {
+        kind: {int(i): value for i, value in stored.get(kind, {}).items() if is_picture(value)}
+        for kind in KINDS
+    }
 
 
 def _encode(images, index, side):

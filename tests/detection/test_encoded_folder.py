@@ -43,8 +43,8 @@ def page(monkeypatch):
         given.update(features=features, labels=labels)
         return made_up(labels, labels, np.linspace(1, 0, len(labels)))
 
-    def write(path, found, features, labels, *, images, names, source):
-        given.update(images=images, names=names, source=source)
+    def write(path, found, features, labels, *, images, images_key, names, source):
+        given.update(images=images, key=images_key, names=names, source=source)
         Path(path).write_text("page")
 
     monkeypatch.setattr("spr_jax.detect.find_label_errors", find)
@@ -115,7 +115,7 @@ def test_files_that_cannot_be_read_keep_their_place(photos, encoded, page, capsy
     assert "3 files cannot be read (see unreadable.csv): ant/000.png, bee/019.png" in said
 
     # The page, and the positions that are printed, are those of the files that can be read.
-    assert page.pop("source") == NAME
+    assert page.pop("source") == NAME and len(page.pop("key")) == 16
     assert {len(values) for values in page.values()} == {58}
     assert np.isfinite(page["features"]).all() and not set(page["names"]) & set(BROKEN)
     first = re.search(r"Most suspect:\n.*\n *(\d+) +(\w+)", said.split("Wrote")[1])

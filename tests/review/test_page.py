@@ -61,6 +61,37 @@ def test_pictures_are_small_and_of_the_cards_and_their_neighbours(tmp_path):
         assert abs(int(np.asarray(image.convert("L")).mean()) - images[int(index)].mean()) < 3
 
 
+def test_a_page_of_the_same_images_takes_over_their_pictures(tmp_path):
+    features, given, found, images = pets()
+    shown = {"images": images, "images_key": "a", "max_cards": 5}
+    first = data_of(written(tmp_path, found, features, given, **shown))
+    others = shown | {"images": 255 - images}
+    kept = data_of(written(tmp_path, found, features, given, **others | {"max_cards": 8}))
+    cards, before = (each["pictures"]["cards"] for each in (kept, first))
+    assert len(cards) == 8 and before.items() <= cards.items()  # three are new, of the new images
+    anew = data_of(written(tmp_path, found, features, given, **others | {"images_key": "b"}))
+    assert all(anew["pictures"]["cards"][index] != before[index] for index in before)
+    without = data_of(written(tmp_path, found, features, given, **shown | {"images_key": ""}))
+    assert without["pictures"] == first["pictures"]
+
+
+@pytest.mark.parametrize("damage", ["cut off", "no picture", "not text"])
+def test_what_is_no_picture_of_an_earlier_page_is_made_anew(tmp_path, damage):
+    features, given, found, images = pets()
+    shown = {"images": images, "images_key": "a", "max_cards": 5}
+    html = written(tmp_path, found, features, given, **shown)
+    first = data_of(html)["pictures"]
+    index, picture = next(iter(first["cards"].items()))
+    damaged = {
+        "cut off": html[: len(html) // 2],
+        "no picture": html.replace(f'"{index}":"{picture}"', f'"{index}":"x onerror=y"'),
+        "not text": html.replace(f'"{index}":"{picture}"', f'"{index}":7'),
+    }[damage]
+    assert damaged != html
+    (tmp_path / "report.html").write_text(damaged, "utf-8")
+    assert data_of(written(tmp_path, found, features, given, **shown))["pictures"] == first
+
+
 def test_pictures_stop_when_the_page_is_full(tmp_path, monkeypatch):
     features, given, found, images = pets()
     plain = data_of(written(tmp_path, found, features, given))

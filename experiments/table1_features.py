@@ -9,7 +9,7 @@
     python -m experiments.table1_features --small         # plain training and SPR, one noise
 
 For people's labels DIR holds aggre.npy, random1.npy and worst.npy, the columns of CIFAR-10N. About
-a minute a run on two cores; an interrupted table resumes.
+a minute a run on two cores; an interrupted table resumes, on another machine, too.
 """
 
 import sys
@@ -117,13 +117,15 @@ def main(arguments: list[str] | None = None) -> int:
     options = study.parse(parser, arguments)
     found = study.conduct(cells, options)
     label_sets = cells(Namespace(**vars(options) | {"methods": ["ce"]}))
+    # Beside the report, as the results of the runs are: folders of runs do not outlive a machine.
+    beside = Namespace(**vars(options) | {"out": options.reports / NAME})
     if options.others and not options.read:
-        other_classifiers.measure(label_sets, options)
+        other_classifiers.measure(label_sets, beside)
     sections = [
         f"## {measure[0].upper()}{measure[1:]}\n\n{render(DATASET, measure, found, {})}"
         for measure in (LAST, BEST)
     ]
-    if others := other_classifiers.render(label_sets, options):
+    if others := other_classifiers.render(label_sets, beside):
         sections.insert(1, f"## {OTHERS}\n\n{others}")
     rows = study.csv_rows(["data set", "method", "noise"], MEASURES, found, {}, NAME)
     title = "Table 1 on frozen features of CIFAR-10"

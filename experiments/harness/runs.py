@@ -3,8 +3,9 @@
     runs = [Run("configs/mnist_sym.py", "spr", (("noise.rate", 0.4),), seed) for seed in range(3)]
     results = launch(runs, Path("runs/table1"), jobs=2)
 
-The folder of a run follows from the run, and its contents say how far the run got. Nothing else is
-stored: a table is made again by reading the folders, and resumes where it was interrupted.
+The folder of a run follows from the run, and its contents say how far the run got: a table is made
+again by reading the folders, and resumes where it was interrupted. `kept.py` is for machines
+without these folders.
 """
 
 import contextlib
@@ -40,18 +41,20 @@ LONGEST_NAME = 120  # characters of a folder's name; file systems allow 255 byte
 POLL = 0.05  # seconds
 ERROR_PREFIX = "python -m spr_jax.main: "  # begins the sentence with which a run gives up
 
+Overrides = tuple[tuple[str, Any], ...]  # (field, value): ("noise.rate", 0.4)
+
 
 class Run(NamedTuple):
     """Everything that a result depends on, apart from the code."""
 
     config: str  # a file: configs/mnist_sym.py
     method: str = ""  # the text after the colon; without it, the config's own
-    overrides: tuple[tuple[str, Any], ...] = ()  # (field, value): ("noise.rate", 0.4)
+    overrides: Overrides = ()
     seed: int = 0
 
 
 class Result(NamedTuple):
-    """The state of a run, read from its folder."""
+    """The state of a run, read from its folder or kept."""
 
     status: str  # finished, failed, interrupted, missing, or refused: another run's folder
     folder: Path
@@ -81,13 +84,14 @@ def folder(run: Run, out: Path) -> Path:
 
 
 def _name(run, out):
-    changed = [
-        f"{field}={value}"
-        for field, value in sorted(run.overrides)
-        if not field.startswith(CHANGE_NO_RESULT)
-    ]
+    changed = [f"{field}={value}" for field, value in decisive(run.overrides)]
     stem = "-".join(filter(None, [Path(run.config).stem, run.method]))
     return Path(out, _safe(stem), _safe(*changed or ["unchanged"]), f"seed={run.seed}")
+
+
+def decisive(overrides: Overrides) -> Overrides:
+    """The overrides that can change a result, in a fixed order."""
+    return tuple(pair for pair in sorted(overrides) if not pair[0].startswith(CHANGE_NO_RESULT))
 
 
 def _safe(*parts):
@@ -156,10 +160,7 @@ def config_of(run: Run) -> ConfigDict:
 
 
 def why_not_ours(home: Path, config: ConfigDict) -> str:
-    """Why a folder belongs to another run, in a sentence; empty if it is free or this run's.
-
-    The only place in which a stored config is compared with that of a cell.
-    """
+    """Why a folder belongs to another run, in a sentence; empty if it is free or this run's."""
     try:
         with claim(home, config, writes=False):
             return ""

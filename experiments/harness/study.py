@@ -3,6 +3,7 @@
 A study is a dict of cells: the name of a cell (its row, its column ...) -> its runs, which differ
 in their seed only. `conduct` starts the runs that are not finished and reads the others, so a table
 script is a dict of cells and a few lines that lay them out, and an interrupted table resumes.
+`report` keeps the results of finished runs beside the report, so it resumes on any machine.
 """
 
 import argparse
@@ -15,6 +16,7 @@ from typing import Any, NamedTuple, NoReturn
 
 import jax
 
+from experiments.harness import kept
 from experiments.harness.provenance import REPORTS, command_line
 from experiments.harness.runs import (
     SAVED,
@@ -32,6 +34,8 @@ from spr_jax.registry import suggestion
 Cells = dict[Hashable, list[Run]]
 FEATURES = "frozen features of CIFAR-10"
 FEATURES_CONFIG = "configs/cifar10_features.py"
+# Figures that draw more of a run than its summary: they run it again where its folder is gone.
+NEED_FOLDERS = ("figure_features", "figure_precision")
 MOST_SHOWN = 20  # commands; a longer list is folded
 
 
@@ -129,17 +133,28 @@ def seeds_of(options: argparse.Namespace) -> str:
 def conduct(
     make_cells: Callable[[argparse.Namespace], Cells], options: argparse.Namespace
 ) -> dict[Hashable, Found]:
-    """Run the cells that are not finished; with --read, only look at them."""
+    """Run the cells that are neither finished nor kept; with --read, only look at them."""
     jax.config.update("jax_platforms", "cpu")  # accelerators are for the runs
     try:
         cells, out = make_cells(options), check_folder(options.out)
         runs = [run for cell in cells.values() for run in cell]
-        found = {run: read(run, out) for run in runs}
-        if not options.read:
-            found = launch(runs, out, options.jobs)
+        path = kept_file(options)
+        found = kept.results(runs, path, out) if path else {}
+        rest = [run for run in runs if run not in found]
+        if options.read:
+            found |= {run: read(run, out) for run in rest}
+        else:
+            found |= launch(rest, out, options.jobs)
     except ValueError as error:
         fail(str(error))
     return {name: Found(runs, [found[run] for run in runs]) for name, runs in cells.items()}
+
+
+def kept_file(options: argparse.Namespace) -> Path | None:
+    """The file beside the report that keeps results; None for a command that needs the folders."""
+    if getattr(options, "study", None) in (None, *NEED_FOLDERS):
+        return None
+    return options.reports / f"{options.name}.runs.jsonl"
 
 
 def results_of(found: dict[Hashable, Found]) -> list[Result]:
@@ -260,6 +275,8 @@ def report(
 ) -> int:
     """Write the report of a study: title, origin of its runs, the parts, and all commands.
 
+    The results of its finished runs are kept beside it.
+
     Args:
       options: those of `parse`, and so the name of the report and its folder.
       found: the cells of `conduct`.
@@ -273,6 +290,11 @@ def report(
     results = results_of(found)
     first = [f"# {title}", head(results, command_line())]
     write_report(options, [*first, *parts, commands(found, options.study)], rows)
+    if path := kept_file(options):
+        try:
+            kept.merge(path, [pair for cell in found.values() for pair in zip(*cell, strict=True)])
+        except ValueError as error:
+            fail(str(error))
     return exit_status(results)
 
 

@@ -20,11 +20,12 @@ from spr_jax.detection.error_control import flag_surest, is_explained, keep_clea
 from spr_jax.detection.options import DetectorOptions
 from spr_jax.detection.progress import PATH_PROGRESS
 from spr_jax.detection.scaling import scale_if_better
+from spr_jax.detection.suspects import worth_a_look
 from spr_jax.detection.types import Detection, Noise, Promise
 from spr_jax.devices import device_mesh
 from spr_jax.io.inputs import SPARSE_COMPONENTS, check_features, check_labels
 from spr_jax.solver import Options, clean_set, plan_pieces
-from spr_jax.solver.noise_model import label_noise
+from spr_jax.solver.noise_model import READING_WEIGHTS, label_noise
 
 MAX_PCA_DIM = 64
 MAX_CLASSES_PER_GROUP = 100
@@ -45,7 +46,9 @@ def find_label_errors(
 ) -> Detection:
     """Estimate how many labels are wrong, and which.
 
-    By default an example is suspect if its label is more likely wrong than correct.
+    By default those examples are suspect that are worth a look: a list of them can be expected to
+    have the highest F1 (`suspects.py`). With good features these are the labels that are more
+    likely wrong than correct.
 
     Args:
       features: one row for each example, from any network or descriptor: an array, a list, a
@@ -144,7 +147,8 @@ def _detect(features, classes, codes, options) -> Detection:
     return Detection(
         clean=clean,
         entry_penalty=path.entry_penalty,
-        suggested=classes[model.suggested],
+        # A suspect gets another label, however likely the given one is.
+        suggested=classes[np.where(clean, model.suggested, model.other)],
         duality_gap=float(path.duality_gap),
         error_probability=model.wrong,
         order=order,
@@ -197,7 +201,7 @@ def _choose(path, model, codes, options):
         flagged = flag_surest(model, codes, options.max_false_alarms)
         promise = Promise(options.max_false_alarms, "suspects", flagged.attained, flagged.lowest)
         return ~flagged.chosen, promise, order
-    return model.wrong <= 0.5, None, order
+    return ~worth_a_look(model.by_reading, READING_WEIGHTS, order), None, order
 
 
 def _know_nothing(model):
@@ -205,7 +209,13 @@ def _know_nothing(model):
     zeros = np.zeros_like(model.rate)
     wrong = np.zeros_like(model.wrong)
     return model._replace(
-        wrong=wrong, least=wrong, most=wrong + 1, rate=zeros, low=zeros, high=zeros + 1
+        wrong=wrong,
+        by_reading=np.zeros_like(model.by_reading),
+        least=wrong,
+        most=wrong + 1,
+        rate=zeros,
+        low=zeros,
+        high=zeros + 1,
     )
 
 

@@ -144,8 +144,9 @@ def _criterion(found):
         level = f"{100 * found.promise.level:g} %"
         mistakes = {"clean": "wrong labels among the rest", "suspects": "correct labels among them"}
         return f"chosen for at most {level} {mistakes[found.promise.kind]}"
-    if np.array_equal(found.clean, found.error_probability <= 0.5):
-        return "labels more likely wrong than correct"
+    by_probability = np.all(np.diff(found.error_probability[found.order]) <= 0)
+    if by_probability and not found.clean[found.order[: np.sum(~found.clean)]].any():
+        return "the most likely wrong labels, as many as are worth a look"
     return "all but the requested fraction of each class"
 
 

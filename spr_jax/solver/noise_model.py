@@ -1,7 +1,7 @@
 """Label-noise model: how many labels are wrong, in which classes, and which ones.
 
-A label y comes from the true class t, which is not seen. The scores s_v(x) of one or two
-regressions v predict the true class, up to calibration,
+A label y comes from the true class t, which is not seen. The scores s_v(x) of one or more views v
+predict the true class, up to calibration,
 
     P(t | x) = softmax(sum_v a_v s_v + D s + b),        s the mean of the s_v,
 
@@ -15,17 +15,18 @@ maximize the likelihood of the given labels, sum_i log sum_t P(t | x_i) P(y_i | 
 priors. Bayes' rule then gives the probability that a label is wrong, and means of it are the noise
 rate of a class, or of any set.
 
-The scores are those of SPR's own regression (`linear_scores.py`) and of a kernel regression
-(`kernel_scores.py`), each example's from fits without it: an example must not explain its own
-label. The likelihood decides how much each of them counts.
+The scores are those of SPR's own regression (`linear_scores.py`), of a kernel regression
+(`kernel_scores.py`) and of a vote of neighbors (`neighbor_scores.py`), each example's without its
+own label, which it must not explain. The likelihood decides how much each of them counts.
 
 Features and labels alone cannot tell wrong labels near a border from classes that overlap there:
-both make P(y | x) flat, and the likelihood is the same. So an assumption decides: classes usually
-overlap little, or else the features are weak. The mean entropy H of P(t | x) is free up to about
-LITTLE, costs OVERLAP_COST per nat from there to about MUCH, and nothing more beyond. A model in
-which overlap is free reads every contradiction near a border as overlap. Where models disagree,
-from simple to rich to this one, the intervals are wide; and no interval ends below the fraction of
-labels that the features contradict.
+both make P(y | x) flat, and the likelihood is the same. So there are two readings. In OVERLAP every
+contradiction near a border may be overlap. In ANSWER classes overlap about as much as the places
+of their examples say (`overlap.py`): the mean entropy H of P(t | x) is free up to about that, costs
+OVERLAP_COST per nat from there to about MUCH, and nothing more beyond, where features are weak. The
+error probability is the mean of both by READING_WEIGHTS. Where models disagree, from simple to rich
+to these two, the intervals are wide; and no interval ends below the fraction of labels that the
+features contradict.
 """
 
 from functools import partial
@@ -41,12 +42,17 @@ from spr_jax.solver.basis import principal_components
 from spr_jax.solver.kernel_scores import MOST_DIMS, kernel_scores
 from spr_jax.solver.linear_scores import TINY, linear_scores
 from spr_jax.solver.minimize import Minimum, minimize, no_memory
+from spr_jax.solver.neighbor_scores import neighbor_scores
+from spr_jax.solver.overlap import usual_overlap
 
 MOST_ROWS = 10_000  # for fitting the parameters; the models differ by more than further rows change
 MOST_ROUNDS = 200
 TOLERANCE = 1e-6  # gain of one more round, in nats per example
-LITTLE, MUCH = 0.12, 0.6  # nats of entropy of P(t | x); see above
+LITTLE = 0.12  # nats of entropy of P(t | x) that are free, for features of a network's last layer;
+LEAST_LITTLE = 0.03  # for others it is what `overlap.py` says, and at least this
+MUCH = 0.6
 OVERLAP_COST = 0.15  # nats of likelihood per nat of entropy between them
+READING_WEIGHTS = 0.7, 0.3  # of ANSWER and OVERLAP
 USUAL_EXPONENT = -0.5  # log k: errors near a border fall off about as the root of the odds
 BORDER_COST = 0.05  # nats of likelihood per example that is wrong for being near a border
 JACKKNIFE_GROUPS = 8
@@ -91,10 +97,12 @@ class Models(NamedTuple):
 
 
 class LabelNoise(NamedTuple):
-    wrong: Array  # [N], probability that the given label is wrong
+    wrong: Array  # [N], probability that the given label is wrong: the mean of
+    by_reading: Array  # [readings, N], those of ANSWER and OVERLAP, or of ANSWER alone
     least: Array  # [N], the lowest that any of the models gives,
     most: Array  # [N], and the highest
     suggested: Array  # [N], the most probable class
+    other: Array  # [N], the most probable class but the given one
     rate: Array  # [1 + c], fraction of wrong labels: of all, then of each given class
     low: Array  # [1 + c], its interval
     high: Array  # [1 + c]
@@ -116,16 +124,18 @@ def label_noise(
 ) -> LabelNoise:
     """Estimate how many labels are wrong, and which, in one XLA program.
 
-    Models from simple to rich are fitted; the last one is the answer, the others widen intervals.
+    Models from simple to rich are fitted; the last two are the readings, the others widen
+    intervals.
 
     Args:
         features: one row per example.
         labels: class numbers below `num_classes`.
         num_classes: number of classes; one without examples is allowed.
         pca_dim: principal components that the linear fit uses; the kernel's is penalized instead.
-        intervals: also fit the jackknife and a model in which classes may overlap freely.
-            Otherwise `low` and `high` lack the sampling error.
-        lift: also use a kernel regression; False for features that a linear layer was trained on.
+        intervals: also fit the jackknife and the reading in which classes may overlap freely.
+            Otherwise `low` and `high` lack the sampling error, and there is one reading.
+        lift: also use a kernel regression and neighbors; False for features that a linear layer was
+            trained on.
 
     Returns:
         Per example the probability that its label is wrong and the most probable class; noise
@@ -137,24 +147,34 @@ def label_noise(
         views = [linear_scores(components.basis[:, -pca_dim:], labels, num_classes)]
         if lift:
             views.append(kernel_scores(components, labels, num_classes))
+            views.append(neighbor_scores(components, labels, num_classes))
         scores = jnp.stack(views)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
         chosen = order[:MOST_ROWS]
         few = scores[..., chosen], labels[chosen]
-        models = fit_models(*few, intervals=intervals)
-        answer = jax.tree.map(lambda parameters: parameters[-1], models.readings)
+        little: Array | float = LITTLE
+        if lift:
+            little = jnp.maximum(usual_overlap(few[0][:2], few[1]), LEAST_LITTLE)
+        models = fit_models(*few, little, intervals=intervals)
         wrongs = lax.map(
             lambda model: _wrong(posterior(model, scores, labels), labels), models.readings
         )
         sampling: Array | int = 0
         if intervals:
             sampling = _jackknife(models.resampled, *few) * len(chosen) / len(labels)
+        answer = _reading(models, -1)
+        true, by_reading = posterior(answer, scores, labels), wrongs[-1:]
+        if intervals:
+            overlap = posterior(_reading(models, -2), scores, labels)
+            true = READING_WEIGHTS[0] * true + READING_WEIGHTS[1] * overlap
+            by_reading = wrongs[-1:-3:-1]
 
     given = labels == jnp.arange(num_classes)[:, None]
     size = given.sum(axis=1)
-    true = posterior(answer, scores, labels)
-    rates = jnp.stack([_shares(wrong, labels, num_classes) for wrong in wrongs])
-    wrong, rate = wrongs[-1], rates[-1]
+    least, most = wrongs.min(axis=0), wrongs.max(axis=0)
+    wrong = jnp.clip(_wrong(true, labels), least, most)  # a mean, but for rounding
+    rates = jnp.stack([_shares(each, labels, num_classes) for each in wrongs])
+    rate = _shares(wrong, labels, num_classes)
     disagreement = jnp.abs(rates - rate).max(axis=0)
     counts = jnp.append(len(labels), jnp.maximum(size, 1))
     variance = _shares(wrong * (1 - wrong), labels, num_classes) / counts
@@ -165,17 +185,23 @@ def label_noise(
     contradicted = _shares(contradicted.astype(wrong.dtype), labels, num_classes)
     return LabelNoise(
         wrong=wrong,
-        least=wrongs.min(axis=0),
-        most=wrongs.max(axis=0),
+        by_reading=by_reading,
+        least=least,
+        most=most,
         suggested=jnp.argmax(true, axis=0),
+        other=jnp.argmax(jnp.where(given, -1, true), axis=0),
         rate=rate,
         low=jnp.clip(rate - half, 0, 1),
         high=jnp.clip(jnp.maximum(rate + half, contradicted), 0, 1),
         disagreement=disagreement,
         confusion=(true @ given.T / jnp.maximum(size, 1)).T,
-        evidence=evidence_of(scores.mean(axis=0), labels),
+        evidence=evidence_of(scores[:2].mean(axis=0), labels),
         left=models.left,
     )
+
+
+def _reading(models, number):
+    return jax.tree.map(lambda parameters: parameters[number], models.readings)
 
 
 def evidence_of(scores: Array, labels: Array) -> Array:
@@ -193,7 +219,9 @@ def evidence_of(scores: Array, labels: Array) -> Array:
     return jnp.sum(own - expected) / jnp.sqrt(jnp.sum(variance) + TINY)
 
 
-def fit_models(scores: Array, labels: Array, *, intervals: bool = True) -> Models:
+def fit_models(
+    scores: Array, labels: Array, little: Array | float = LITTLE, *, intervals: bool = True
+) -> Models:
     """Fit models from simple to rich, and what intervals need, one after the other in one loop.
 
     Each starts where the one before it ended; the first from much noise, so that labels are called
@@ -219,7 +247,7 @@ def fit_models(scores: Array, labels: Array, *, intervals: bool = True) -> Model
         stage, left_out, is_step = task
         flatter = start._replace(slope=start.slope * (1 + stage.overlap_cost) / 2)
         weights = (group != left_out).astype(scores.dtype)
-        found = fit(scores, labels, weights, flatter, stage, memory)
+        found = fit(scores, labels, weights, flatter, stage, memory, little)
         ahead = found.at, found.memory
         carry = jax.tree.map(lambda new, old: jnp.where(is_step, new, old), ahead, carry)
         return carry, (only(found.at, stage), found.left)
@@ -307,12 +335,13 @@ def log_prior(model: Model) -> Array:
     return 5 * alike + log_t.sum() / c - (steep + usual) / 2 - jax.nn.softplus(model.border[0])
 
 
-def overlap_cost(entropy: Array) -> Array:
-    """Cost of the mean entropy of P(t | x), in nats per example."""
-    grid = np.linspace(0, 2, 401)
-    slope = OVERLAP_COST * (1 - np.exp(-((grid / LITTLE) ** 4))) * np.exp(-((grid / MUCH) ** 4))
-    total = np.concatenate([[0], np.cumsum((slope[1:] + slope[:-1]) / 2 * np.diff(grid))])
-    return jnp.interp(entropy, grid.astype(entropy.dtype), total.astype(entropy.dtype))
+def overlap_cost(entropy: Array, little: Array | float = LITTLE) -> Array:
+    """Cost of the mean entropy of P(t | x), in nats per example: free up to about `little`."""
+    grid = jnp.linspace(0, 2, 401, dtype=entropy.dtype)
+    slope = OVERLAP_COST * (1 - jnp.exp(-((grid / little) ** 4))) * jnp.exp(-((grid / MUCH) ** 4))
+    between = (slope[1:] + slope[:-1]) / 2 * jnp.diff(grid)
+    total = jnp.concatenate([jnp.zeros(1, entropy.dtype), jnp.cumsum(between)])
+    return jnp.interp(entropy, grid, total)
 
 
 def fit(
@@ -322,6 +351,7 @@ def fit(
     start: Model,
     stage: Stage = ANSWER,
     memory: optax.OptState | None = None,
+    little: Array | float = LITTLE,  # nats of entropy that are free
 ) -> Minimum:
     """Maximize likelihood times prior."""
     size = weights.sum()
@@ -331,7 +361,7 @@ def fit(
         log_p = jax.nn.log_softmax(logits_of(used, scores), axis=0)
         likelihood = jnp.log(joint(used, scores, labels).sum(axis=0) + TINY)
         entropy = -jnp.sum(jnp.exp(log_p) * log_p, axis=0)
-        cost = stage.overlap_cost * overlap_cost(weights @ entropy / size)
+        cost = stage.overlap_cost * overlap_cost(weights @ entropy / size, little)
         cost += BORDER_COST * (weights @ border_errors(used, log_p)) / size
         return cost - (weights @ likelihood + log_prior(used)) / size
 

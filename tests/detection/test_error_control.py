@@ -32,9 +32,11 @@ def make_noise(sizes, disagreement=0.01, seed=0):
     rate = np.full(1 + len(sizes), wrong.mean())
     noise = LabelNoise(
         wrong=wrong,
+        by_reading=wrong[None],
         least=np.maximum(wrong - apart[0], 0),
         most=np.minimum(wrong + apart[1], 1),
         suggested=labels,
+        other=labels,
         rate=rate,
         low=rate,
         high=rate,

@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 from conftest import make_data
 
-from spr_jax.detection.scaling import left_out_error, scale_if_better
+from spr_jax.detection.scaling import (
+    NEIGHBOR,
+    WIDTH,
+    left_out_error,
+    lifted,
+    scale_if_better,
+)
 from spr_jax.io.columns import scale_of
 
 
@@ -65,3 +71,26 @@ def test_error_is_that_of_fits_without_the_example():
             residuals.append(targets[i] - design[i] @ beta)
         errors.append(np.mean(np.sum(np.square(residuals), axis=1)))
     assert left_out_error(features, targets) == pytest.approx(min(errors), rel=1e-6)
+
+
+def test_units_that_only_distances_notice_decide_as_well():
+    generator = np.random.default_rng(0)
+    angle, labels = generator.uniform(0, 2 * np.pi, 400), np.arange(400) % 2
+    rings = (1 + labels)[:, None] * np.stack([np.cos(angle), np.sin(angle)], axis=1)
+    other_unit = 50 * generator.standard_normal((400, 1))  # says nothing, and drowns the rings
+    features = np.hstack([rings + 0.05 * generator.standard_normal((400, 2)), other_unit])
+    scaled = scale_if_better(features.astype(np.float32), labels)
+    assert scaled.std(axis=0).max() < 2 * scaled.std(axis=0).min()
+    targets = np.eye(2)[labels]
+    linear = [left_out_error(each, targets) for each in (features, one_scale(features))]
+    assert linear[0] == pytest.approx(linear[1], rel=0.02)
+    kernel = [left_out_error(lifted(each), targets) for each in (features, one_scale(features))]
+    assert kernel[1] < 0.5 * kernel[0]
+
+
+def test_lifted_rows_have_the_kernel_as_their_inner_product():
+    rows = np.random.default_rng(0).standard_normal((30, 4))
+    squared = np.sum((rows[:, None] - rows) ** 2, axis=2)
+    width = WIDTH * np.median(np.sort(squared, axis=1)[:, NEIGHBOR])
+    found = lifted(rows)
+    np.testing.assert_allclose(found @ found.T, np.exp(-squared / (2 * width)), atol=1e-8)

@@ -77,7 +77,7 @@ def test_slider_relaxes_and_tightens(page):
     assert counts[0] > 20 > counts[1] > counts[2] > 0
     page.one("#as-detected").click()
     assert page.text("#suspects") == "20"
-    assert page.text("#criterion") == "labels more likely wrong than correct"
+    assert page.text("#criterion") == "the most likely wrong labels, as many as are worth a look"
 
 
 def test_slider_starts_from_what_was_promised(open_page):

@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
+from spr_jax.detection.suspects import worth_a_look
 from spr_jax.solver import noise_model
-from spr_jax.solver.noise_model import MOST_ROWS, label_noise
+from spr_jax.solver.noise_model import MOST_ROWS, READING_WEIGHTS, label_noise
 from spr_jax.solver.top_share import keep_lowest
 
 # One shape, compiled once.
@@ -305,15 +306,31 @@ def test_errors_near_a_border_are_found():
     wrong = wrong_near_the_border(features, 5, 0.2)
     assert 0.17 < wrong.mean() < 0.23
     noise = study(features, np.where(wrong, 1 - true, true), num_classes=2)
-    flagged = noise.wrong > 0.5
-    assert noise.rate[0] > wrong.mean() / 2
+    flagged = worth_a_look(noise.by_reading, READING_WEIGHTS, np.argsort(-noise.wrong))
+    border_noise, overlap = noise.by_reading.mean(axis=1)
+    assert overlap < 0.01 < wrong.mean() / 2 < border_noise
     assert noise.low[0] <= wrong.mean() <= noise.high[0]
     assert 2 * np.sum(flagged & wrong) / (flagged.sum() + wrong.sum()) > 0.75
 
 
-def test_without_errors_near_a_border_none_are_found():
-    features, true = two_classes(apart=5)
+def test_probability_is_the_mean_of_the_readings():
+    noise, _, _ = case("pair", 0.3, 0)
+    expected = READING_WEIGHTS @ noise.by_reading
+    np.testing.assert_allclose(noise.wrong, expected, atol=1e-5)
+
+
+def test_another_class_is_known_for_every_label():
+    noise, given, _ = case("pair", 0.3, 0)
+    changed = noise.suggested != given
+    assert np.all(noise.other != given) and changed.any()
+    np.testing.assert_array_equal(noise.other[changed], noise.suggested[changed])
+
+
+@pytest.mark.parametrize("apart", [4, 5, 6])
+def test_without_errors_near_a_border_none_are_found(apart):
+    features, true = two_classes(apart=apart)
     noise = study(features, true, num_classes=2)
+    assert not worth_a_look(noise.by_reading, READING_WEIGHTS, np.argsort(-noise.wrong)).any()
     assert np.mean(noise.wrong > 0.5) < 0.01
     assert noise.low[0] == 0
 
@@ -323,8 +340,8 @@ def test_overlap_of_classes_is_not_surely_noise():
     features, true = two_classes(apart=2.073)
     noise = study(features, true, num_classes=2)
     assert noise.low[0] == 0
-    # The model's assumption reads much of this overlap as errors; no method can tell them apart.
-    assert np.mean(noise.wrong > 0.5) < 0.16
+    # By their places the classes do overlap, so this is not read as errors.
+    assert np.mean(noise.wrong > 0.5) < 0.03
 
 
 def test_a_posterior_above_one_makes_the_surest_label_no_suspect():

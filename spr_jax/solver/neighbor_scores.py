@@ -1,0 +1,48 @@
+"""Scores by the labels of the nearest examples, for classes of any shape.
+
+The K nearest of an example, without itself, vote with their given labels; its score for class k is
+
+    s_k = log(votes_k + 1/2), less the mean over the classes.
+
+A vote is rough, but it asks nothing of the classes but that neighbors are alike: where a class has
+more parts than a kernel of one width can follow, it sees what the regressions miss. With very many
+examples some of them vote for all.
+"""
+
+import jax
+import jax.numpy as jnp
+from jax import Array, lax
+
+from spr_jax.solver.basis import Components
+from spr_jax.solver.blocks import blocks_of
+from spr_jax.solver.kernel_scores import MOST_DIMS, normalized
+
+NEIGHBORS = 10
+MOST_VOTERS = 5000  # the cost grows with them
+
+
+def neighbor_scores(components: Components, labels: Array, num_classes: int) -> Array:
+    """Score each example by its neighbors, [c, N], of mean zero and unit mean square."""
+    n = len(labels)
+    coordinates = components.coordinates(n, max(min(MOST_DIMS, n // 4), 1))
+    voters = jax.random.permutation(jax.random.key(2), n)[:MOST_VOTERS]
+    place = jnp.full(n, -1).at[voters].set(jnp.arange(len(voters)))
+    ballots = jax.nn.one_hot(labels[voters], num_classes, dtype=coordinates.dtype)
+    theirs = coordinates[voters]
+    half_length = jnp.sum(theirs**2, axis=1) / 2
+    blocks = blocks_of(n)
+
+    def count(start):
+        mine = lax.dynamic_slice_in_dim(coordinates, start, blocks.length)
+        own = lax.dynamic_slice_in_dim(place, start, blocks.length)[:, None]
+        # Half the squared distance, up to the own length, which is the same for all voters.
+        nearness = mine @ theirs.T - half_length
+        nearness = jnp.where(own == jnp.arange(len(voters)), -jnp.inf, nearness)
+        nearest = lax.top_k(nearness, min(NEIGHBORS, len(voters) - 1))[1]
+        return ballots[nearest].sum(axis=1).T
+
+    counted = lax.map(count, jnp.asarray(blocks.starts))  # [blocks, c, rows]
+    votes = jnp.log(jax.vmap(blocks.join, in_axes=1)(counted) + 0.5)
+    scores = normalized(votes - votes.mean(axis=0))
+    has_places = jnp.ptp(coordinates, axis=0).max() > 0  # otherwise "nearest" means nothing
+    return jnp.where(has_places, scores, 0)

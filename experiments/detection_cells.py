@@ -19,7 +19,8 @@ from sklearn.metrics import average_precision_score
 from experiments.noise_kinds import DRAWN, HUMAN, HUMAN_SOURCE, KINDS, RATES, Cell, draw_cell
 from experiments.rival_detectors import OURS, Evidence, Verdict, judge
 from experiments.sources import DEVELOPMENT, MOST_ROWS, is_available, path_of, role_of
-from spr_jax.detection.find import find_label_errors
+from spr_jax.detection.find import Fitted, decide
+from spr_jax.detection.options import DetectorOptions
 from spr_jax.training.selection_metrics import auroc
 
 Row = dict[str, Any]
@@ -109,11 +110,11 @@ def estimate(rate: float, interval: tuple[float, float], wrong: np.ndarray) -> R
 
 
 def has_levels(cell: Cell) -> bool:
-    """True for the first seed and for people's labels: levels take most of the time."""
+    """True for the first seed and for people's labels."""
     return cell.kind == "human" or cell.seed in SEEDS.values()
 
 
-def levels(features: np.ndarray, given: np.ndarray, wrong: np.ndarray) -> list[Row]:
+def levels(fitted: Fitted, wrong: np.ndarray) -> list[Row]:
     """For each level, how many examples its rule takes, and what fraction of them is mistaken.
 
     A claim about the clean set is trivial where the level is no lower than the noise.
@@ -121,7 +122,7 @@ def levels(features: np.ndarray, given: np.ndarray, wrong: np.ndarray) -> list[R
     found = []
     for option, bounds in LEVELS.items():
         for level in bounds:
-            clean = find_label_errors(features, given, **{option: level}).clean
+            clean = decide(fitted, DetectorOptions(**{option: level})).clean
             is_clean_set = option == "max_noise_in_clean"
             taken, mistaken = (clean, wrong) if is_clean_set else (~clean, ~wrong)
             found.append(
@@ -170,7 +171,7 @@ def measure(cell: Cell, names: Iterable[str], most_rows: int = MOST_ROWS) -> Ite
                 noise = evidence.found.noise
                 row |= estimate(noise.rate, noise.interval, wrong)
                 if has_levels(cell):
-                    row["levels"] = levels(features, given, wrong)
+                    row["levels"] = levels(evidence.fitted, wrong)
         except Exception as error:  # of any detector: the benchmark goes on, and reports it
             nothing = Verdict(np.zeros(len(given)), np.zeros(len(given), bool))
             row |= quality(nothing, wrong) | {"failed": f"{type(error).__name__}: {error}"}

@@ -16,7 +16,14 @@ from sklearn.neighbors import NearestNeighbors
 from experiments.predictions import out_of_fold, standardized
 from experiments.rankings import keep_share, orthonormal, residuals
 from experiments.simifeat import similar, similarity_rank, similarity_vote
-from spr_jax.detection.find import components_for, find_label_errors
+from spr_jax.detection.find import (
+    Fitted,
+    components_for,
+    decide,
+    find_label_errors,
+    fit_detector,
+)
+from spr_jax.detection.options import DetectorOptions
 from spr_jax.detection.types import Detection
 
 NEIGHBOURS = 10
@@ -66,9 +73,14 @@ class Evidence:
         return similar(self.nearest.features)
 
     @cached_property
+    def fitted(self) -> Fitted:
+        """Our detector, before a criterion decides which labels are suspect."""
+        return fit_detector(self.features, self.given, DetectorOptions())
+
+    @cached_property
     def found(self) -> Detection:
         """The answer of our detector with its default options."""
-        return find_label_errors(self.features, self.given)
+        return decide(self.fitted, DetectorOptions())
 
     @cached_property
     def entry(self) -> np.ndarray:

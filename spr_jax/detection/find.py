@@ -11,7 +11,7 @@ Arrays, tensors, frames or sparse matrices in (`io/inputs.py`), NumPy arrays out
 
 import contextlib
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
@@ -95,11 +95,7 @@ def find_label_errors(
         progress,
     )
     options.check()
-    features = check_features(
-        features, max(SPARSE_COMPONENTS, pca_dim or 0, classes_per_group or 0)
-    )
-    classes, codes = check_labels(labels, len(features))
-    return _detect(scale_if_better(features, codes), classes, codes, options)
+    return decide(fit_detector(features, labels, options), options)
 
 
 def sample_weights(
@@ -133,7 +129,21 @@ def components_for(rows: int, *, num_classes: int) -> int:
     return max(num_classes, min(math.isqrt(rows // 4), MAX_PCA_DIM))
 
 
-def _detect(features, classes, codes, options) -> Detection:
+class Fitted(NamedTuple):
+    """What is known of the labels before a criterion decides which are suspect."""
+
+    path: Any  # a solution of `solver.clean_set`, and
+    model: Any  # a LabelNoise; both as NumPy arrays
+    classes: np.ndarray  # [c], sorted
+    codes: np.ndarray  # [N], given labels as positions in `classes`
+
+
+def fit_detector(features: Any, labels: Any, options: DetectorOptions) -> Fitted:
+    """Check the input, solve the path and fit the noise model."""
+    most = max(SPARSE_COMPONENTS, options.pca_dim or 0, options.classes_per_group or 0)
+    features = check_features(features, most)
+    classes, codes = check_labels(labels, len(features))
+    features = scale_if_better(features, codes)
     # Asynchronous: the model is traced while the path is being solved.
     path, num_together = _solve_path(features, codes, options)
     # The model is fitted to the whole data, while the path may have been solved in small pieces.
@@ -141,8 +151,15 @@ def _detect(features, classes, codes, options) -> Detection:
     dim = min(dim, max(len(features) // 2, 1))  # with more, an example explains its own label
     model = label_noise(features, codes, num_classes=len(classes), pca_dim=dim)
     path, model = jax.device_get((path, model))
-    if not is_explained(model):
-        model = _know_nothing(model)
+    return Fitted(path, model if is_explained(model) else _know_nothing(model), classes, codes)
+
+
+def decide(fitted: Fitted, options: DetectorOptions) -> Detection:
+    """Call examples suspect by the criterion of the options; one fit serves for any of them.
+
+    Only `keep` must be among the options of the fit as well.
+    """
+    path, model, classes, codes = fitted
     clean, promise, order = _choose(path, model, codes, options)
     return Detection(
         clean=clean,

@@ -31,7 +31,7 @@ from spr_jax.devices import device_mesh, one_device_per_core
 from spr_jax.noise import PAIRS
 from spr_jax.solver import Options, clean_set, plan_pieces
 from spr_jax.solver.knockoffs import Trial, knockoff_set
-from spr_jax.solver.noise_model import LabelNoise, label_noise
+from spr_jax.solver.label_noise import LabelNoise, label_noise
 from spr_jax.training.selection_metrics import auroc
 
 LEVELS = (0.01, 0.02, 0.05, 0.1, 0.2)

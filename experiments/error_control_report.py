@@ -147,7 +147,7 @@ seen their own labels and no others. AUROC is that of the ranking by entry penal
 truth; a user sees only the AUROC expected from the error probabilities. Levels are claimed class by
 class; a run claims one if any class does, and keeps it if the fraction of mistakes among all
 examples taken is within it. Runs on one file share its features, and differ less than runs on other
-data would. The constants of `solver/noise_model.py` and `detection/error_control.py` were chosen on
+data would. The constants of `solver/label_noise.py` and `detection/error_control.py` were chosen on
 mnist_sym40, cifar10_sym40, CIFAR-10N and the mnist_*_e* files, with other seeds: for own, true and
 human labels, this is not an independent test.
 

@@ -19,7 +19,7 @@ from sklearn.linear_model import LogisticRegression
 
 from spr_jax.devices import device_mesh
 from spr_jax.solver import CleanSet, Options, clean_set, plan_pieces
-from spr_jax.solver.noise_model import label_noise
+from spr_jax.solver.label_noise import label_noise
 from spr_jax.solver.pieces import cut_pieces
 from spr_jax.solver.top_share import keep_lowest
 

@@ -1,6 +1,6 @@
 """A clean set, or a list of suspects, with a stated fraction of mistakes in it.
 
-The probability that each label is wrong (`solver/noise_model.py`) gives the mistakes to expect in
+The probability that each label is wrong (`solver/label_noise.py`) gives the mistakes to expect in
 any set of examples. Class by class, the surest examples are taken as long as
 
     (1 + INFLATION sum e + 1.64 sqrt(sum e (1 - e))) / size  <=  level,
@@ -15,7 +15,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from spr_jax.solver.noise_model import DEVIATIONS, LabelNoise
+from spr_jax.solver.label_noise import DEVIATIONS, LabelNoise
 
 INFLATION = 1.5  # factor on the expected mistakes, since models are never exact,
 DISAGREEMENT_INFLATION = 4  # and even less so where they disagree

@@ -25,7 +25,7 @@ from spr_jax.detection.types import Detection, Noise, Promise
 from spr_jax.devices import device_mesh
 from spr_jax.io.inputs import SPARSE_COMPONENTS, check_features, check_labels
 from spr_jax.solver import Options, clean_set, plan_pieces
-from spr_jax.solver.noise_model import READING_WEIGHTS, label_noise
+from spr_jax.solver.label_noise import READING_WEIGHTS, label_noise
 
 MAX_PCA_DIM = 64
 MAX_CLASSES_PER_GROUP = 100

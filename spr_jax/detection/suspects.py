@@ -6,7 +6,7 @@ probability p_i, a set can be expected to have
     F1(S) = 2 (sum of p_i over S + few) / (|S| + sum of all p_i + 2 few),
 
 the few being errors that are found in any case: where hardly a label is wrong, no list is better
-than a long one. The two readings of the labels (`solver/noise_model.py`) expect different errors;
+than a long one. The two readings of the labels (`solver/label_noise.py`) expect different errors;
 the suspects are the most suspect examples up to the number that has the highest F1 in the mean of
 both. So more are called suspect where the features are weak and errors can only be guessed, down to
 a probability of about half of the F1 that can be reached.

@@ -25,8 +25,8 @@ from spr_jax.methods.method import expect
 from spr_jax.registry import lookup
 from spr_jax.solver import Options, clean_set, plan_pieces
 from spr_jax.solver.knockoffs import Trial, knockoff_set
+from spr_jax.solver.label_noise import label_noise
 from spr_jax.solver.mean_shift import CUTS
-from spr_jax.solver.noise_model import label_noise
 from spr_jax.solver.top_share import SELECTORS, keep_lowest
 
 WHOLE_DATA_CLASSES = 100  # at most; more are solved in groups

@@ -17,7 +17,7 @@ from spr_jax.detection.error_control import (
     is_explained,
     keep_cleanest,
 )
-from spr_jax.solver.noise_model import LabelNoise, label_noise
+from spr_jax.solver.label_noise import LabelNoise, label_noise
 
 LEVELS = [0.03, 0.08, 0.15, 0.3]
 

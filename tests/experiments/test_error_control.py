@@ -17,6 +17,7 @@ from experiments.harness import provenance
 from experiments.label_sets import Case, cases_of
 from spr_jax.noise import symmetric
 from spr_jax.solver import noise_model
+from spr_jax.solver.label_noise import label_noise
 
 
 @pytest.fixture
@@ -67,7 +68,7 @@ def lines_of(*rows):
 @pytest.mark.slow
 def test_a_small_run_is_recorded_reported_and_not_repeated(reports, monkeypatch):
     monkeypatch.setattr(noise_model, "MOST_CLASSES", 2)  # the simple model alone compiles sooner,
-    estimate = partial(noise_model.label_noise, intervals=False)  # and without a jackknife
+    estimate = partial(label_noise, intervals=False)  # and without a jackknife
     monkeypatch.setattr(error_control, "label_noise", estimate)
     features, true = load_digits(return_X_y=True)
     given = symmetric(true, 0.4, num_classes=10)

@@ -12,7 +12,7 @@ from jax import random
 from spr_jax.methods.selection_rules import RULES, Selection
 from spr_jax.registry import build, options_of
 from spr_jax.solver import Options, clean_set, plan_pieces
-from spr_jax.solver.noise_model import label_noise
+from spr_jax.solver.label_noise import label_noise
 
 FEATURES, GIVEN, TRUE = make_data(rate=0.4)
 POOR = np.random.default_rng(0).standard_normal(FEATURES.shape)

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from spr_jax.solver.noise_model import evidence_of
+from spr_jax.solver.label_noise import evidence_of
 
 
 def test_evidence_in_slow_numpy():

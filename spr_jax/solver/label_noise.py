@@ -30,6 +30,7 @@ from spr_jax.solver.noise_model import (
 from spr_jax.solver.overlap import usual_overlap
 
 MOST_ROWS = 10_000  # for fitting the parameters; the models differ by more than further rows change
+MOST_SCORES = 2_000_000  # of each view, for the same: the rows are fewer where classes are many
 LEAST_LITTLE = 0.03  # nats of entropy that are free, however far apart the classes lie
 READING_WEIGHTS = 0.7, 0.3  # of ANSWER and OVERLAP
 
@@ -87,7 +88,7 @@ def label_noise(
     with jax.default_matmul_precision("highest"):
         scores = _views(features, labels, num_classes, pca_dim, lift)
         order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
-        chosen = order[:MOST_ROWS]
+        chosen = order[: min(MOST_ROWS, MOST_SCORES // num_classes)]
         few = scores[..., chosen], labels[chosen]
         little: Array | float = LITTLE
         if lift:

@@ -15,10 +15,11 @@ from jax import Array, lax
 
 from spr_jax.solver.basis import Components
 from spr_jax.solver.blocks import blocks_of
-from spr_jax.solver.kernel_scores import MOST_DIMS, normalized
+from spr_jax.solver.kernel_scores import normalized
 
 NEIGHBORS = 10
 MOST_VOTERS = 5000  # the cost grows with them
+MOST_DIMS = 32  # principal coordinates; with 128, votes are no better and take half as long again
 
 
 def neighbor_scores(components: Components, labels: Array, num_classes: int) -> Array:

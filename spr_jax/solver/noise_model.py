@@ -16,9 +16,11 @@ priors; it also decides how much each view counts. Bayes' rule then gives the pr
 label is wrong.
 
 Features and labels alone cannot tell wrong labels near a border from classes that overlap there:
-both make P(y | x) flat, and the likelihood is the same. So there are two readings. In OVERLAP every
-contradiction near a border may be overlap. In ANSWER classes overlap about as much as the places
-of their examples say (`overlap.py`): the mean entropy H of P(t | x) is free up to about that, costs
+both make P(y | x) flat, and the likelihood is the same. Where features are weak, examples are near
+a border everywhere, and T cannot be told from overlap either. So there are two readings. OVERLAP is
+cautious: every contradiction may be overlap, and an error by T costs MATRIX_COST, so that only
+errors which the labels speak for are left. In ANSWER classes overlap about as much as the places of
+their examples say (`overlap.py`): the mean entropy H of P(t | x) is free up to about that, costs
 OVERLAP_COST per nat from there to about MUCH, and nothing more beyond, where features are weak.
 `label_noise.py` gives the mean of both.
 """
@@ -36,23 +38,26 @@ from spr_jax.solver.linear_scores import TINY
 from spr_jax.solver.minimize import Minimum, minimize, no_memory
 
 MOST_ROUNDS = 200
-TOLERANCE = 1e-6  # gain of one more round, in nats per example
+TOLERANCE = 1e-6  # gain of one more round, in nats per example,
+ROUGH_TOLERANCE = 1e-4  # and with MANY_CLASSES, whose rounds take long
 LITTLE = 0.12  # nats of entropy of P(t | x) that are free, unless `overlap.py` says otherwise;
 MUCH = 0.6  # see above
 OVERLAP_COST = 0.15  # nats of likelihood per nat of entropy between them
 USUAL_EXPONENT = -0.5  # log k: errors near a border fall off about as the root of the odds
 BORDER_COST = 0.05  # nats of likelihood per example that is wrong for being near a border
+MATRIX_COST = 0.1  # and by T, in the reading which calls labels correct where it can
 JACKKNIFE_GROUPS = 8
 SAME_WEIGHT = 1.0  # prior precision of the difference between the views, in units of examples
 MOST_CLASSES = 30  # for models that mix scores; the cost grows with the square
+MANY_CLASSES = 200  # beyond, T has one parameter per class: its errors go to all others alike
 
 
 class Model(NamedTuple):
-    """Parameters; T is the softmax of each row of `transition`."""
+    """Parameters; T is the softmax of each row of `transition`, or has log-odds on its diagonal."""
 
     slope: Array  # [views], a
     bias: Array  # [c], b
-    transition: Array  # [c, c]
+    transition: Array  # [c, c], or [c] with MANY_CLASSES
     border: Array  # [2]: log-odds of 2 B, log k
     mix: Array | None = None  # [c, c], D; None where many classes would make it too expensive
 
@@ -92,7 +97,7 @@ def fit_models(
     start = Model(
         slope=zeros(num_views) + 2 / num_views,
         bias=zeros(c),
-        transition=jnp.log(jnp.where(jnp.eye(c) > 0, 0.3, 0.7 / (c - 1))).astype(scores.dtype),
+        transition=_usual_transition(c, correct=0.3).astype(scores.dtype),
         border=jnp.array([-2.0, USUAL_EXPONENT], scores.dtype),
         mix=zeros((c, c)) if c <= MOST_CLASSES else None,
     )
@@ -133,10 +138,35 @@ def joint(model: Model, scores: Array, labels: Array) -> Array:
     """P(t | x) P(y | t, x) for every true class t and the given y, [c, n]."""
     given = labels == jnp.arange(scores.shape[1])[:, None]
     log_p = jax.nn.log_softmax(logits_of(model, scores), axis=0)
-    p, transition = jnp.exp(log_p), jax.nn.softmax(model.transition, axis=1)
-    error = border_errors(model, log_p)
+    p, error = jnp.exp(log_p), border_errors(model, log_p)
+    if model.transition.ndim == 1:
+        right, wrong = _log_right_and_wrong(model.transition)
+        to_given = jnp.exp(jnp.where(given, right[:, None], wrong[:, None]))
+    else:
+        to_given = jax.nn.softmax(model.transition, axis=1)[:, labels]
     other_side = jnp.where(given, 0, jnp.sum(p * given, axis=0) / jnp.maximum(1 - p, 1e-6))
-    return p * ((1 - error) * transition[:, labels] + error * other_side)
+    return p * ((1 - error) * to_given + error * other_side)
+
+
+def _usual_transition(c, correct):
+    """Parameters of a T in which labels are correct with this probability in all classes."""
+    if c > MANY_CLASSES:
+        return jnp.full(c, np.log(correct / (1 - correct)))
+    return jnp.log(jnp.where(jnp.eye(c) > 0, correct, (1 - correct) / (c - 1)))
+
+
+def _log_right_and_wrong(log_odds):
+    """Log of the diagonal of T, and of the other entries of each row, [c] both."""
+    others = max(len(log_odds) - 1, 1)
+    return jax.nn.log_sigmoid(log_odds), jax.nn.log_sigmoid(-log_odds) - np.log(others)
+
+
+def log_transition(model: Model) -> Array:
+    """log T, [c, c]."""
+    if model.transition.ndim == 2:
+        return jax.nn.log_softmax(model.transition, axis=1)
+    right, wrong = _log_right_and_wrong(model.transition)
+    return jnp.where(jnp.eye(len(right)) > 0, right[:, None], wrong[:, None])
 
 
 def border_errors(model: Model, log_p: Array) -> Array:
@@ -170,7 +200,7 @@ def log_prior(model: Model) -> Array:
     It favors finite slopes, little mixing, rows of T that are alike, and symmetric T.
     """
     c = len(model.bias)
-    log_t = jax.nn.log_softmax(model.transition, axis=1)
+    log_t = log_transition(model)
     right = jnp.clip(jnp.trace(jnp.exp(log_t)) / c, 1e-6, 1 - 1e-6)
     symmetric = jnp.where(jnp.eye(c) > 0, right, (1 - right) / (c - 1))
     alike = jnp.sum(symmetric * (log_t - jnp.log(symmetric)))
@@ -209,7 +239,12 @@ def fit(
         likelihood = jnp.log(joint(used, scores, labels).sum(axis=0) + TINY)
         entropy = -jnp.sum(jnp.exp(log_p) * log_p, axis=0)
         cost = stage.overlap_cost * overlap_cost(weights @ entropy / size, little)
-        cost += BORDER_COST * (weights @ border_errors(used, log_p)) / size
+        border = border_errors(used, log_p)
+        cost += BORDER_COST * (weights @ border) / size
+        correct = jnp.exp(jnp.diagonal(log_transition(used)))  # T[t, t]
+        by_matrix = (1 - border) * (1 - correct @ jnp.exp(log_p))
+        cost += (1 - stage.overlap_cost) * MATRIX_COST * (weights @ by_matrix) / size
         return cost - (weights @ likelihood + log_prior(used)) / size
 
-    return minimize(loss, start, tolerance=TOLERANCE, max_rounds=MOST_ROUNDS, memory=memory)
+    tolerance = ROUGH_TOLERANCE if len(start.bias) > MANY_CLASSES else TOLERANCE
+    return minimize(loss, start, tolerance=tolerance, max_rounds=MOST_ROUNDS, memory=memory)

@@ -23,6 +23,7 @@ import jax.numpy as jnp
 from jax import Array, lax
 
 MOST_ROWS = 2000  # the entropy is a mean; more rows change it less than the regression errs
+MOST_DIMS = 512  # of the places; a random projection to these keeps distances
 STEPS = 20
 CORRECT_AT_FIRST = 0.7  # responsibility of the given class
 LABELS_BEFORE = 2.0  # examples that say, before all others, that labels are usually correct
@@ -43,7 +44,10 @@ def entropy_of_places(scores: Array, labels: Array) -> Array:
     """Mean entropy of P(t | z) of Gaussian classes, []."""
     scores, labels = scores[..., :MOST_ROWS], labels[:MOST_ROWS]
     num_views, c, n = scores.shape
-    places = _white(scores.reshape(num_views * c, n).T)
+    places = scores.reshape(num_views * c, n).T
+    if num_views * c > MOST_DIMS:  # very many classes: their scores lie in fewer dimensions
+        places @= jax.random.normal(jax.random.key(3), (num_views * c, MOST_DIMS), places.dtype)
+    places = _white(places)
     given = jax.nn.one_hot(labels, c, dtype=places.dtype)
     total = places.T @ places
     ridge = 1e-3 * jnp.eye(places.shape[1], dtype=places.dtype)

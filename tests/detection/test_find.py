@@ -91,6 +91,19 @@ def test_correct_labels_are_rarely_flagged():
 
 
 @pytest.mark.slow
+def test_very_many_classes_of_five():
+    generator = np.random.default_rng(0)
+    true = np.repeat(np.arange(250), 5)
+    features = generator.standard_normal((250, 32))[true]
+    features += 0.4 * generator.standard_normal(features.shape)
+    is_wrong = generator.random(len(true)) < 0.1
+    labels = np.where(is_wrong, (true + generator.integers(1, 250, len(true))) % 250, true)
+    found = find_label_errors(features, labels)
+    assert found.noise.explained and abs(found.noise.rate - is_wrong.mean()) < 0.03
+    assert is_wrong[~found.clean].mean() > 0.9 and (~found.clean)[is_wrong].mean() > 0.9
+
+
+@pytest.mark.slow
 def test_same_call_same_answer(data):
     features, given, _ = data
     first, again = (find_label_errors(features, given, per_class=10, seed=3) for _ in range(2))

@@ -94,3 +94,13 @@ def test_lifted_rows_have_the_kernel_as_their_inner_product():
     width = WIDTH * np.median(np.sort(squared, axis=1)[:, NEIGHBOR])
     found = lifted(rows)
     np.testing.assert_allclose(found @ found.T, np.exp(-squared / (2 * width)), atol=1e-8)
+
+
+@pytest.mark.filterwarnings("error")
+def test_twins_have_a_kernel():
+    """Answers of yes and no: most examples have many others at the same place."""
+    rows = np.random.default_rng(0).integers(0, 2, (400, 3)).astype(np.float32)
+    coordinates = lifted(rows)
+    kernel = coordinates @ coordinates.T
+    assert np.isfinite(kernel).all() and np.unique(kernel.round(8)).size == 4
+    assert np.isfinite(lifted(np.ones((30, 2), np.float32))).all()

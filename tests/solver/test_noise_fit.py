@@ -10,6 +10,7 @@ from spr_jax.solver.noise_model import (
     BORDER_COST,
     JACKKNIFE_GROUPS,
     LITTLE,
+    MANY_CLASSES,
     MOST_CLASSES,
     MUCH,
     OVERLAP_COST,
@@ -187,6 +188,26 @@ def test_very_many_classes_have_no_mix(c):
         assert part.slope.shape == (count, 2) and part.transition.shape == (count, c, c)
 
 
+def test_one_parameter_per_class_is_a_matrix_whose_errors_go_to_all_alike():
+    generator = np.random.default_rng(0)
+    scores, labels = generator.standard_normal((2, 4, 30)), generator.integers(0, 4, 30)
+    log_odds = np.array([2.0, 0.0, -1.0, 30.0])
+    right = 1 / (1 + np.exp(-log_odds))
+    matrix = np.where(np.eye(4) > 0, right[:, None], (1 - right[:, None]) / 3)
+    rich = Model(np.array([1.0, 0.5]), np.zeros(4), np.log(matrix), np.array([0.3, -0.5]))
+    few = rich._replace(transition=log_odds)
+    np.testing.assert_allclose(
+        joint_of(few, scores, labels), joint_of(rich, scores, labels), rtol=1e-4, atol=1e-9
+    )
+    np.testing.assert_allclose(prior_of(few), prior_of(rich), rtol=1e-4)
+
+
+def test_with_very_many_classes_each_has_one_parameter():
+    c = MANY_CLASSES + 1
+    models = jax.eval_shape(fit_models, jnp.zeros((2, c, 8)), jnp.zeros(8, int))
+    assert models.readings.transition.shape == (4, c)
+
+
 PAIRS = np.array([[0.9, 0.05, 0.05], [0.4, 0.55, 0.05], [0.05, 0.15, 0.8]])
 
 N = 6000
@@ -316,3 +337,19 @@ def test_resampled_models_are_fits_without_one_group():
         alone = fitted(scores, labels, weights, START, ANSWER)
         difference = posterior_of(model, scores, labels) - posterior_of(alone, scores, labels)
         assert np.abs(difference).mean() < 2e-3
+
+
+@pytest.mark.parametrize(("slope", "rate"), [(0.5, 0.0), (4.0, 0.2)], ids=["weak", "strong"])
+def test_the_cautious_reading_finds_only_errors_that_the_labels_speak_for(slope, rate):
+    """Weak features with correct labels look like strong ones with wrong labels."""
+    generator = np.random.default_rng(0)
+    scores = generator.standard_normal((1, 3, 2000))
+    scores -= scores.mean(axis=1, keepdims=True)
+    true = np.argmax(slope * scores[0] + generator.gumbel(size=(3, 2000)), axis=0)
+    wrong = generator.random(2000) < rate
+    labels = np.where(wrong, (true + generator.integers(1, 3, 2000)) % 3, true)
+    models = jax.jit(fit_models)(scores, labels)
+    overlap = jax.tree.map(lambda parameters: parameters[-2], models.readings)
+    found = np.asarray(posterior_of(overlap, scores, labels))
+    estimate = 1 - found[labels, np.arange(2000)].mean()
+    assert abs(estimate - rate) < 0.05

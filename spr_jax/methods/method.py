@@ -70,6 +70,7 @@ class Method(NamedTuple):
       choose_step: (epoch number, draw) -> index into `steps`; `draw` is uniform on [0, 1).
       num_networks: networks that are trained side by side.
       num_views: augmented views of each image in a batch.
+      on_top: for each view, an augmentation that follows the data set's own; empty for none.
       record_from: "train", or "scan" for an eval-mode pass after the epoch, which records the
         logits and features of the first network instead, or "inputs": the features are the
         vectors of the data set themselves.
@@ -86,6 +87,7 @@ class Method(NamedTuple):
     choose_step: Callable[[int, float], int] = lambda epoch, draw: 0
     num_networks: int = 1
     num_views: int = 1
+    on_top: tuple[str, ...] = ()
     record_from: str = "train"
     needs_truth: bool = False
     predict_beside: Mapping[str, Callable[..., Array]] = MappingProxyType({})

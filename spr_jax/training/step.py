@@ -98,6 +98,7 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
             std=dataset.std,
             run_key=flip_key,
             epoch=epoch,
+            on_top=method.on_top,
         )
         batch = Batch(views, labels[index], index, weights, epoch)
         key = random.fold_in(random.fold_in(step_key, place), lax.axis_index(AXIS))

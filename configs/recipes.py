@@ -119,6 +119,8 @@ DIGITS = {
     "selfie": {"method.warmup": 5, "method.history": 5},
     "co_teaching_plus": {"method.warmup": 5},
     "nct": {"method.sigma": 10.0, "method.warmup": 12},
+    # RandAugment is made for photographs; of 140 examples per class, 200 would be other classes'.
+    "ssr": {"method.neighbors": 20, "method.strong": "none"},
 }
 FOLDER = {
     "nlnl": {"method.stage_epochs": 10},

@@ -178,6 +178,7 @@ AUGMENTATIONS = OF_VECTORS | {
 }
 ALTERNATING = {"alternate": "none", "shift_alternate": "shift"}  # after an alternating flip
 AUGMENTATIONS |= {name: AUGMENTATIONS[rest] for name, rest in ALTERNATING.items()}
+OF_IMAGES = {name for name in AUGMENTATIONS if name == "none" or name not in OF_VECTORS}
 ON_TOP = 1000  # first stream of randomness of what follows; more views than that nobody asks for
 
 

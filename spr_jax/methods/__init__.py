@@ -15,6 +15,7 @@ from spr_jax.methods import (
     sparse_regularization,
     spr,
     spr_references,
+    ssr,
 )
 from spr_jax.methods.method import Method, Stage
 
@@ -41,6 +42,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "pencil": pencil.pencil,
     "plc": plc.plc,
     "selfie": selfie.selfie,
+    "ssr": ssr.ssr,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

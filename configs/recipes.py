@@ -121,6 +121,7 @@ DIGITS = {
     "nct": {"method.sigma": 10.0, "method.warmup": 12},
     # RandAugment is made for photographs; of 140 examples per class, 200 would be other classes'.
     "ssr": {"method.neighbors": 20, "method.strong": "none"},
+    "spr_plus": {"method.strong": "none"},
 }
 FOLDER = {
     "nlnl": {"method.stage_epochs": 10},
@@ -135,6 +136,7 @@ FEATURES = FOLDER | {
     "plc": {"method.warmup": 5},
     "selfie": {"method.warmup": 10, "method.history": 10},
     "co_teaching_plus": {"method.warmup": 5},
+    "ssr": {"method.neighbors": 20, "method.voters": 5000},  # seconds per epoch on a CPU
 }
 
 # Ours, for ten epochs of a fast network: stages that fit in, training settings of the config.

@@ -133,16 +133,18 @@ def relabel(logits: Array, given: Array, above: float) -> Array:
     return jnp.where(sure, jnp.argmax(logits, axis=1), given).astype(jnp.int32)
 
 
-def with_selection(memory, epoch, labels, selected, *, balance):
-    """The memory with these labels; examples that are not selected have no weight."""
-    selected = selected & epoch.visited
-    size = jnp.zeros(int(max(labels.max(), epoch.labels.max())) + 1).at[labels].add(selected)
-    balanced = jnp.mean(selected) * len(labels) / jnp.sum(size > 0) / jnp.maximum(size, 1)[labels]
-    weights = jnp.where(selected, balanced if balance else 1.0, 0.0).astype(jnp.float32)
+def with_selection(memory, epoch, labels, trust, *, balance):
+    """Remember labels, and that each counts as far as it is trusted, [N] from 0 to 1."""
+    trust = weights = jnp.where(epoch.visited, trust, 0).astype(jnp.float32)
+    if balance:
+        size = jnp.zeros(int(max(labels.max(), epoch.labels.max())) + 1).at[labels].add(trust)
+        usual = trust.sum() / jnp.maximum(jnp.sum(size > 0), 1)
+        weights = (trust * usual / jnp.maximum(size[labels], 1e-6)).astype(jnp.float32)
     kept = labels == epoch.labels
+    relabeled = {"relabeled": jnp.mean(~kept, dtype=jnp.float32)}
     return memory | {
         "labels": labels,
         "weights": weights,
-        "clean": selected & kept,
-        "selection": {"relabeled": jnp.mean(~kept, dtype=jnp.float32)},
+        "clean": (trust > 0.5) & kept,
+        "selection": memory["selection"] | relabeled,
     }

@@ -70,9 +70,12 @@ def suit_vectors(config) -> None:
         config.method.strong = "feature_dropout"
     if "select" in config.method:
         presets = ("paper", "released", "path", "other_rule")
-        decide(config, "method.record_from", **dict.fromkeys(presets, "train"), ours="inputs")
         decide(config, "method.weights", **dict.fromkeys(presets, "hard"), ours="probability")
         decide(config, "method.select.lift", **dict.fromkeys(presets, None), ours=True)
+    if "judge_by" in config.method:
+        decide(config, "method.judge_by", **dict.fromkeys(presets, "network"), ours="inputs")
+    elif "select" in config.method:
+        decide(config, "method.record_from", **dict.fromkeys(presets, "train"), ours="inputs")
         never = dict.fromkeys(presets, 0)
         decide(config, "method.refine_after", **never, ours=a_sixth_of_the_epochs)
 

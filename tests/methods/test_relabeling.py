@@ -12,6 +12,7 @@ from spr_jax.methods.relabeling import Heads, relabel, relabeled_training, with_
 
 N, B, C = 20, 8, 4
 INDEX = np.random.default_rng(1).permutation(N)[:B]  # of the batch in the data set
+EMPTY = {"selection": {}}
 GIVEN = np.random.default_rng(2).integers(0, C, N)
 
 
@@ -46,16 +47,16 @@ def test_classes_of_the_clean_set_weigh_the_same():
     selected = np.array([1, 1, 1, 1, 0, 1, 1, 1], bool)
     given = np.array([0, 0, 1, 1, 1, 3, 2, 3])
     epoch = finished(given, skipped=[7])
-    memory = with_selection({"kept": 1}, epoch, labels, selected, balance=True)
+    memory = with_selection({"selection": {"kept": 1}}, epoch, labels, selected, balance=True)
     np.testing.assert_allclose(memory["weights"], [2 / 3, 2 / 3, 2 / 3, 2, 0, 1, 1, 0])
     np.testing.assert_array_equal(memory["clean"], [1, 1, 0, 1, 0, 1, 0, 0])
-    assert memory["selection"]["relabeled"] == 0.25 and memory["kept"] == 1
-    plain = with_selection({}, epoch, labels, selected, balance=False)
+    assert memory["selection"]["relabeled"] == 0.25 and memory["selection"]["kept"] == 1
+    plain = with_selection(EMPTY, epoch, labels, selected, balance=False)
     np.testing.assert_array_equal(plain["weights"], [1, 1, 1, 1, 0, 1, 1, 0])
 
 
 def test_nothing_selected_is_no_trouble():
-    memory = with_selection({}, finished(), jnp.asarray(GIVEN), np.zeros(N, bool), balance=True)
+    memory = with_selection(EMPTY, finished(), jnp.asarray(GIVEN), np.zeros(N, bool), balance=True)
     assert not memory["weights"].any()
     step, *_ = step_of(memory)
     assert step.loss == 0 and all(not leaf.any() for leaf in jax.tree.leaves(step.slopes))

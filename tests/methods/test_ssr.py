@@ -23,8 +23,15 @@ def slow_votes(features, labels, num_classes, neighbors):
 def test_votes_are_those_of_the_nearest(neighbors):
     generator = np.random.default_rng(0)
     features, labels = generator.standard_normal((300, 5)), generator.integers(0, 4, 300) % 3
-    found = count_votes(features, labels, 4, neighbors)
+    found = count_votes(features, labels, generator.permutation(300), 4, neighbors)
     np.testing.assert_allclose(found, slow_votes(features, labels, 4, neighbors), rtol=1e-6)
+
+
+def test_fewer_voters_choose_among_themselves():
+    features, true, given = blobs(wrong=0)
+    found = count_votes(features, given, np.arange(9), C, 2)
+    np.testing.assert_array_equal(found.argmax(axis=1), true)
+    assert found.max() == pytest.approx(2 / 3)
 
 
 def blobs(count=90, wrong=12, seed=0):

@@ -12,8 +12,10 @@ from spr_jax.methods import (
     plc,
     robust_loss,
     selfie,
+    sop,
     sparse_regularization,
     spr,
+    spr_plus,
     spr_references,
     ssr,
 )
@@ -42,7 +44,9 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "pencil": pencil.pencil,
     "plc": plc.plc,
     "selfie": selfie.selfie,
+    "sop": sop.sop,
     "ssr": ssr.ssr,
+    "spr_plus": spr_plus.spr_plus,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

@@ -104,6 +104,8 @@ WEBVISION = {
     # https://github.com/HanxunH/Active-Passive-Losses
     "sce": {"method.alpha": 10.0, "method.beta": 1.0},
     "apl": {"method.alpha": 50.0, "method.beta": 0.1},
+    # https://github.com/LiJunnan1992/DivideMix
+    "divide_mix": {"method.warmup": 1, "method.mixup": 0.5, "method.unlabeled_weight": 0.0},
     # Ours, as above.
     "forward": {"epochs": 600, "method.estimate_epochs": 300},
 }
@@ -122,8 +124,10 @@ DIGITS = {
     # RandAugment is made for photographs; of 140 examples per class, 200 would be other classes'.
     "ssr": {"method.neighbors": 20, "method.strong": "none"},
     "spr_plus": {"method.strong": "none"},
+    "divide_mix": {"method.warmup": 3, "method.ramp": 8},
 }
 FOLDER = {
+    "divide_mix": {"method.warmup": 5, "method.ramp": 8},
     "nlnl": {"method.stage_epochs": 10},
     "forward": {"method.estimate_epochs": 15},
     "pencil": {"method.warmup": 5, "method.label_epochs": 15},
@@ -147,6 +151,7 @@ CIFAR10_FAST = {
     "pencil": {"method.warmup": 3, "method.label_epochs": 4},
     "plc": {"method.warmup": 3},
     "selfie": {"method.warmup": 3, "method.history": 3},
+    "divide_mix": {"method.warmup": 3, "method.ramp": 3},
     "mentornet": {"method.ramp": 3},
     "co_teaching": {"method.ramp": 3},
     "co_teaching_plus": {"method.ramp": 3, "method.warmup": 3},

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from spr_jax.methods import (
+    divide_mix,
     feature_dropout,
     forward_correction,
     negative_learning,
@@ -44,6 +45,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "pencil": pencil.pencil,
     "plc": plc.plc,
     "selfie": selfie.selfie,
+    "divide_mix": divide_mix.divide_mix,
     "sop": sop.sop,
     "ssr": ssr.ssr,
     "spr_plus": spr_plus.spr_plus,

@@ -1,23 +1,20 @@
-"""SPR+: SSR's training (Feng et al., 2022) with SPR's selection in place of the neighbors' vote.
+"""SPR+: SSR's training (`ssr.py`) with SPR's selection in place of the neighbors' vote.
 
-Labels y are replaced where the network is sure (`relabeling.py`); then a rule of SPR
-(`selection_rules.py`) selects the examples whose y the features explain. Vectors do not change, so
-by the inputs given labels are judged once, after the first epoch; a label of which the network is
-sure then needs no other judge. The running average of the network (`config.ema`) and mirrored
-images in tests (`config.tta`), which belong to the recipe, are options of the run.
+Vectors do not change, so by the inputs given labels are judged once, after the first epoch; a label
+of which the network is sure then needs no other judge. The running average of the network
+(`config.ema`) and mirrored images in tests (`config.tta`) are options of the run.
 """
 
 from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 
 from spr_jax.methods.method import Method, expect
-from spr_jax.methods.relabeling import relabel, relabeled_training, with_selection
 from spr_jax.methods.selection_rules import RULES
+from spr_jax.methods.ssr import relabeled_training
 from spr_jax.registry import build, extends, lookup
 
 OUR_RULE = MappingProxyType({"name": "noise_model"})
@@ -50,33 +47,30 @@ def spr_plus(
         weights,
         f"'hard' with the rule {select['name']!r}, which gives no probabilities",
     )
-    trained = relabeled_training(**training)
-    above, balance = training.get("relabel_above", 0.9), training.get("balance", True)
+
+    def judge(memory, epoch, labels, sure, key):
+        if not by_inputs or epoch.number == 0:
+            memory = memory | apply_rule(memory, epoch, epoch.labels if by_inputs else labels, key)
+        return memory, jnp.where(sure & by_inputs, 1, memory["trust"])
+
+    def apply_rule(memory, epoch, labels, key):
+        found = rule.choose(epoch.record["features"], np.asarray(labels), key, memory["clean"])
+        trust = 1 - found.suspicion if by_probability else found.clean
+        suspicion = memory["suspicion"]
+        if found.suspicion is not None:  # a label that was replaced is as suspect as any
+            worst = found.suspicion.max()
+            suspicion = jnp.where(labels == epoch.labels, found.suspicion, worst)
+        return {
+            "trust": trust.astype(jnp.float32),
+            "suspicion": suspicion,
+            "selection": memory["selection"] | dict(found.numbers),
+        }
+
+    trained = relabeled_training(judge, **training)
 
     def init(labels, num_classes):
         numbers = {name: jnp.float32(0) for name in ("relabeled", *rule.numbers)}
-        trust = jnp.ones(len(labels), jnp.float32)  # of labels as the rule last judged them
+        trust = jnp.ones(len(labels), jnp.float32)  # in the labels that the rule judged last
         return trained.init(labels, num_classes) | {"selection": numbers, "trust": trust}
 
-    def revise(memory, epoch, key):
-        logits = jnp.asarray((epoch.scan() if by_inputs else epoch.record)["logits"])
-        labels = relabel(logits, epoch.labels, above)
-        if not by_inputs or epoch.number == 0:
-            judged = np.asarray(epoch.labels if by_inputs else labels)
-            chosen = rule.choose(epoch.record["features"], judged, key, memory["clean"])
-            trust = 1 - chosen.suspicion if by_probability else chosen.clean
-            memory = memory | {
-                "trust": trust.astype(jnp.float32),
-                "selection": memory["selection"] | dict(chosen.numbers),
-            }
-            if chosen.suspicion is not None:  # a label that was replaced is as suspect as any
-                most = chosen.suspicion.max()
-                suspicion = jnp.where(judged == epoch.labels, chosen.suspicion, most)
-                memory = memory | {"suspicion": suspicion}
-        trust = jnp.asarray(memory["trust"])
-        if by_inputs:
-            trust = jnp.where(jax.nn.softmax(logits).max(axis=1) > above, 1, trust)
-        return with_selection(memory, epoch, labels, trust, balance=balance)
-
-    record_from = "inputs" if by_inputs else "scan"
-    return trained._replace(init=init, revise=revise, record_from=record_from)
+    return trained._replace(init=init, record_from="inputs" if by_inputs else "scan")

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from fakes import revise
 
-from spr_jax.methods.ssr import count_votes, ssr
+from spr_jax.methods.ssr import ssr
+from spr_jax.solver.neighbor_scores import count_votes
 
 C = 3
 
@@ -23,13 +24,15 @@ def slow_votes(features, labels, num_classes, neighbors):
 def test_votes_are_those_of_the_nearest(neighbors):
     generator = np.random.default_rng(0)
     features, labels = generator.standard_normal((300, 5)), generator.integers(0, 4, 300) % 3
-    found = count_votes(features, labels, generator.permutation(300), 4, neighbors)
+    found = count_votes(
+        features, labels, generator.permutation(300), num_classes=4, neighbors=neighbors
+    )
     np.testing.assert_allclose(found, slow_votes(features, labels, 4, neighbors), rtol=1e-6)
 
 
 def test_fewer_voters_choose_among_themselves():
     features, true, given = blobs(wrong=0)
-    found = count_votes(features, given, np.arange(9), C, 2)
+    found = count_votes(features, given, np.arange(9), num_classes=C, neighbors=2)
     np.testing.assert_array_equal(found.argmax(axis=1), true)
     assert found.max() == pytest.approx(2 / 3)
 

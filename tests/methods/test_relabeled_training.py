@@ -4,26 +4,33 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from fakes import draw_logits, make_batch, make_linear, slow_cross_entropy, softmax, take_step
+from fakes import make_batch, make_linear, revise, slow_cross_entropy, take_step
 
+from spr_jax.backbones.heads import Heads
 from spr_jax.devices import AXIS
-from spr_jax.methods.method import Epoch
-from spr_jax.methods.relabeling import Heads, relabel, relabeled_training, with_selection
+from spr_jax.methods.ssr import balanced, relabeled_training
 
 N, B, C = 20, 8, 4
 INDEX = np.random.default_rng(1).permutation(N)[:B]  # of the batch in the data set
-EMPTY = {"selection": {}}
 GIVEN = np.random.default_rng(2).integers(0, C, N)
 
 
-def finished(labels=GIVEN, skipped=()):
-    count = len(labels)
-    return Epoch(0, labels, {}, ~np.isin(np.arange(count), skipped), np.arange(count))
+def trusting(trust):
+    """A judge who always says this."""
+    return lambda memory, epoch, labels, sure, key: (memory, trust)
+
+
+def relabeled(p, given, trust=None, *, skipped=(), **options):
+    """The memory after an epoch with these predictions."""
+    trust = np.ones(len(given)) if trust is None else trust
+    method = relabeled_training(trusting(trust), **options)
+    record, memory = {"logits": np.log(p)}, method.init(given, p.shape[1])
+    return revise(method, memory, record, given, skipped=skipped)
 
 
 def step_of(memory=None, *, weights=None, width=0, key=0, **options):
     """A step on a linear network, with the two views that are learned from."""
-    method = relabeled_training(**{"consistency": 0.0} | options)
+    method = relabeled_training(trusting(1.0), **{"consistency": 0.0} | options)
     views = np.random.default_rng(3).standard_normal((method.num_views, B, 3, 3, 1))
     network = make_linear(C, views[0], width=width)
     if method.extra is not None:
@@ -34,31 +41,42 @@ def step_of(memory=None, *, weights=None, width=0, key=0, **options):
     return take_step(method, (network,), batch, memory, key=key), network, views, memory
 
 
-def test_sure_predictions_replace_given_labels():
-    logits = np.log([[0.95, 0.03, 0.02], [0.85, 0.1, 0.05], [0.01, 0.01, 0.98]])
-    given = np.array([1, 1, 2])
-    np.testing.assert_array_equal(relabel(logits, given, 0.9), [0, 1, 2])
-    np.testing.assert_array_equal(relabel(logits, given, 0.8), [0, 0, 2])
-    np.testing.assert_array_equal(relabel(logits, given, 1.0), given)
+@pytest.mark.parametrize("above, expected", [(0.9, [0, 1, 2]), (0.8, [0, 0, 2]), (1.0, [1, 1, 2])])
+def test_sure_predictions_replace_given_labels(above, expected):
+    p = np.array([[0.95, 0.03, 0.02], [0.85, 0.1, 0.05], [0.01, 0.01, 0.98]])
+    memory = relabeled(p, np.array([1, 1, 2]), relabel_above=above)
+    np.testing.assert_array_equal(memory["labels"], expected)
+    assert memory["selection"]["relabeled"] == np.float32(np.mean(expected != np.array([1, 1, 2])))
+
+
+def test_labels_start_from_the_given_ones_in_every_epoch():
+    given, sure, unsure = np.zeros(2, int), np.array([[0.01, 0.99]] * 2), np.full((2, 2), 0.5)
+    method = relabeled_training(trusting(np.ones(2)))
+    memory = method.init(given, 2)
+    for p, expected in ((sure, 1), (unsure, 0)):
+        memory = revise(method, memory, {"logits": np.log(p)}, given)
+        np.testing.assert_array_equal(memory["labels"], expected)
 
 
 def test_classes_of_the_clean_set_weigh_the_same():
-    labels = jnp.array([0, 0, 0, 1, 1, 3, 3, 3])
-    selected = np.array([1, 1, 1, 1, 0, 1, 1, 1], bool)
-    given = np.array([0, 0, 1, 1, 1, 3, 2, 3])
-    epoch = finished(given, skipped=[7])
-    memory = with_selection({"selection": {"kept": 1}}, epoch, labels, selected, balance=True)
-    np.testing.assert_allclose(memory["weights"], [2 / 3, 2 / 3, 2 / 3, 2, 0, 1, 1, 0])
-    np.testing.assert_array_equal(memory["clean"], [1, 1, 0, 1, 0, 1, 0, 0])
-    assert memory["selection"]["relabeled"] == 0.25 and memory["selection"]["kept"] == 1
-    plain = with_selection(EMPTY, epoch, labels, selected, balance=False)
-    np.testing.assert_array_equal(plain["weights"], [1, 1, 1, 1, 0, 1, 1, 0])
+    labels = np.array([0, 0, 0, 1, 1, 3, 3, 3])
+    trust = jnp.array([1, 1, 1, 1, 0, 1, 1, 0.0])
+    expected = [2 / 3, 2 / 3, 2 / 3, 2, 0, 1, 1, 0]
+    np.testing.assert_allclose(balanced(trust, labels, 5), expected, rtol=1e-6)
+    assert not balanced(jnp.zeros(8), labels, 5).any()
 
 
-def test_nothing_selected_is_no_trouble():
-    memory = with_selection(EMPTY, finished(), jnp.asarray(GIVEN), np.zeros(N, bool), balance=True)
-    assert not memory["weights"].any()
-    step, *_ = step_of(memory)
+def test_trust_says_what_counts_and_what_is_clean():
+    p, given = np.full((4, 2), 0.5), np.array([0, 0, 1, 1])
+    p[1] = 0.01, 0.99
+    memory = relabeled(p, given, np.array([1, 0.9, 0.4, 1]), skipped=[3], balance=False)
+    np.testing.assert_allclose(memory["weights"], [1, 0.9, 0.4, 0])
+    np.testing.assert_array_equal(memory["clean"], [1, 0, 0, 0])  # of given labels
+    assert memory["weights"].dtype == np.float32
+
+
+def test_nothing_trusted_is_no_trouble():
+    step, *_ = step_of({"weights": np.zeros(N)})
     assert step.loss == 0 and all(not leaf.any() for leaf in jax.tree.leaves(step.slopes))
 
 
@@ -121,12 +139,6 @@ def test_consistency_is_the_mean_negative_cosine_of_guess_and_target():
 
 
 def test_parts_that_are_off_cost_no_view():
-    assert relabeled_training().on_top == ("none", "rand_augment", "rand_augment")
-    plain = relabeled_training(consistency=0.0, strong="none")
+    assert relabeled_training(None).on_top == ("none", "rand_augment", "rand_augment")
+    plain = relabeled_training(None, consistency=0.0, strong="none")
     assert plain.num_views == 2 and plain.on_top == ("none", "none") and plain.extra is None
-
-
-def test_uniform_logits_are_relabeled_at_no_threshold():
-    logits, _ = draw_logits(1, N, C, scale=0.0)
-    assert softmax(logits).max() == 0.25
-    np.testing.assert_array_equal(relabel(logits[0], GIVEN, 0.9), GIVEN)

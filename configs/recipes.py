@@ -125,6 +125,8 @@ DIGITS = {
     "ssr": {"method.neighbors": 20, "method.strong": "none"},
     "spr_plus": {"method.strong": "none"},
     "divide_mix": {"method.warmup": 3, "method.ramp": 8},
+    # In few epochs terms must grow faster.
+    "sop": {"method.u_rate": 5.0, "method.v_rate": 5.0, "method.strong": "none"},
 }
 FOLDER = {
     "divide_mix": {"method.warmup": 5, "method.ramp": 8},

@@ -13,8 +13,6 @@ Views and targets of all are mixed by MixUp, and on mixed targets t the network 
     mean_labeled CE(t, p)  +  lambda_u mean_unlabeled |t - p|^2 / c  +  KL(1/c || mean p).
 """
 
-from functools import partial
-
 import jax
 import jax.numpy as jnp
 from jax import lax, random
@@ -113,9 +111,10 @@ def divide_mix(
         w = jnp.stack([small_loss(each, epoch.visited) for each in losses], axis=1)
         return {"small_loss": w, "clean": w[:, 0] > threshold, "suspicion": 1 - w.mean(axis=1)}
 
-    peers = {"num_networks": 2, "record_from": "scan", "predict_beside": BESIDE}
-    make = partial(Method, init, revise=revise, **peers)
-    return Stage(make(steps=(warm_up,)), warmup), Stage(make(steps=(mix,), num_views=2))
+    first = Method(
+        init, (warm_up,), revise, num_networks=2, record_from="scan", predict_beside=BESIDE
+    )
+    return Stage(first, warmup), Stage(first._replace(steps=(mix,), num_views=2))
 
 
 def guess(network, views):

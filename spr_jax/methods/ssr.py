@@ -102,9 +102,15 @@ def relabeled_training(
         }
 
     on_top = ("none",) * (consistency > 0) + (strong, strong)
-    extra = Heads() if consistency else None
-    views = {"num_views": len(on_top), "on_top": on_top}
-    return Method(init, (step,), revise, record_from="scan", extra=extra, **views)
+    return Method(
+        init,
+        (step,),
+        revise,
+        num_views=len(on_top),
+        on_top=on_top,
+        extra=Heads() if consistency else None,
+        record_from="scan",
+    )
 
 
 def one_by_one(first, second):

@@ -145,7 +145,7 @@ FEATURES = FOLDER | {
     "ssr": {"method.neighbors": 20, "method.voters": 5000},  # seconds per epoch on a CPU
     # By encoded test images of CIFAR-10, symmetric noise 0.4 (docs/measuring.md).
     "spr_plus": {"method.mixup": 1.0, "method.consistency": 0.0, "method.relabel_above": 0.7},
-    "sop": {"method.u_rate": 1.0, "method.v_rate": 1.0},
+    "sop": {"method.u_rate": 5.0, "method.v_rate": 5.0},
 }
 
 # Ours, for ten epochs of a fast network: stages that fit in, training settings of the config.

@@ -18,6 +18,7 @@ from jax import lax, random
 
 from spr_jax import augment
 from spr_jax.devices import AXIS
+from spr_jax.losses import kl_divergence, overparameterized
 from spr_jax.methods.method import Method, expect, weighted_mean
 from spr_jax.registry import lookup
 
@@ -58,16 +59,19 @@ def sop(
         first_key, second_key = random.split(key)
         output, network = networks[0].forward(batch.images, first_key)
         u, v = memory["u"][batch.index], memory["v"][batch.index]
-        each = corrected(u, v, output.logits, batch.labels)
-        slopes = jax.grad(own_loss, argnums=(0, 1))(u, v, output.logits, batch.labels)
+        each, _ = overparameterized(output.logits, batch.labels, u, v)
+        slopes = jax.grad(own_loss)((u, v), output.logits, batch.labels)
         if consistency:
             seen, network = network.forward(batch.views[1], second_key)
-            each += consistency * divergence(lax.stop_gradient(output.logits), seen.logits)
+            each += consistency * kl_divergence(lax.stop_gradient(output.logits), seen.logits)
         value = weighted_mean(each, batch.weights)
         if balance:
             share = jnp.mean(batch.weights[:, None] * jax.nn.softmax(output.logits), axis=0)
             value -= balance * jnp.mean(jnp.log(jnp.maximum(lax.pmean(share, AXIS), 1e-4)))
         return value, ((network,), {"u_slope": slopes[0], "v_slope": slopes[1]})
+
+    def own_loss(terms, logits, labels):  # of u and v; those of two examples do not meet
+        return sum(map(jnp.sum, overparameterized(logits, labels, *terms)))
 
     def revise(memory, epoch, key):
         """Descend; an example is visited once per epoch, so its step can wait for the end of it."""
@@ -77,33 +81,3 @@ def sop(
 
     on_top = ("none", strong) if consistency else ()
     return Method(init, (loss,), revise, num_views=max(len(on_top), 1), on_top=on_top)
-
-
-def terms(u, v, labels):
-    """U and V, [b, c]."""
-    given = jax.nn.one_hot(labels, v.shape[1], dtype=v.dtype)
-    return jnp.clip(u[:, None] ** 2 * given, 0, 1), jnp.clip(v**2 * (1 - given), 0, 1)
-
-
-def corrected(u, v, logits, labels):
-    """-log q_y, [b]."""
-    plus, minus = terms(u, v, labels)
-    q = jnp.maximum(jax.nn.softmax(logits) + plus - lax.stop_gradient(minus), 1e-4)
-    of_label = jnp.take_along_axis(q, labels[:, None], axis=1)[:, 0]
-    return jnp.log(q.sum(axis=1)) - jnp.log(of_label)
-
-
-def own_loss(u, v, logits, labels):
-    """The loss that u and v descend, summed over examples, whose terms do not meet."""
-    plus, minus = terms(u, v, labels)
-    hard, given = (
-        jax.nn.one_hot(those, v.shape[1]) for those in (jnp.argmax(logits, axis=1), labels)
-    )
-    square = jnp.sum((hard + plus - minus - given) ** 2)
-    return square + jnp.sum(corrected(u, v, logits, labels))
-
-
-def divergence(first, second):
-    """KL(p || q) of the logits of two predictions, [b]."""
-    log_p, log_q = jax.nn.log_softmax(first), jax.nn.log_softmax(second)
-    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=1)

@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from fakes import draw_logits, remember, revise, slow_cross_entropy, softmax, step_on_logits
 
+from spr_jax.losses import kl_divergence
 from spr_jax.methods.robust_loss import ce
-from spr_jax.methods.sop import START, divergence, sop
+from spr_jax.methods.sop import START, sop
 
 N, B, C = 20, 8, 4
 INDEX = np.random.default_rng(1).permutation(N)[:B]  # of the batch in the data set
@@ -113,8 +114,8 @@ def test_balance_is_the_cross_entropy_of_the_mean_prediction():
 def test_divergence_is_that_of_kullback_and_leibler():
     (first, second), _ = draw_logits(2)
     p, q = softmax(first), softmax(second)
-    np.testing.assert_allclose(divergence(first, second), (p * np.log(p / q)).sum(axis=1))
-    np.testing.assert_allclose(divergence(first, first), 0, atol=1e-12)
+    np.testing.assert_allclose(kl_divergence(first, second), (p * np.log(p / q)).sum(axis=1))
+    np.testing.assert_allclose(kl_divergence(first, first), 0, atol=1e-12)
 
 
 def test_consistency_asks_for_a_strong_view():

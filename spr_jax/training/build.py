@@ -70,11 +70,12 @@ def check_inputs(config, dataset: Dataset) -> None:
             f"method.strong is {strong!r}, and {dataset.name} holds "
             f"{'images' if is_image else 'vectors'}; choose from {suitable}."
         )
-    if is_image and config.method.get("record_from") == "inputs":
-        raise ValueError(
-            f"method.record_from is 'inputs', and {dataset.name} has images, which no regression "
-            "explains; set it to 'train' or 'scan'."
-        )
+    for option, others in (("record_from", "'train' or 'scan'"), ("judge_by", "'network'")):
+        if is_image and config.method.get(option) == "inputs":
+            raise ValueError(
+                f"method.{option} is 'inputs', and {dataset.name} has images, which no regression "
+                f"explains; set it to {others}."
+            )
     if is_image:
         return
     lookup(augment.OF_VECTORS, dataset.augmentation)

@@ -104,6 +104,15 @@ def test_strong_views_suit_the_data(strong):
                 build.make_run(config, dataset)
 
 
+@pytest.mark.parametrize(("method", "option"), [("spr", "record_from"), ("spr_plus", "judge_by")])
+def test_images_are_not_judged_by_their_pixels(method, option):
+    config = digits_sym.get_config(method)
+    config.method[option] = "inputs"
+    resolve(config)
+    with pytest.raises(ValueError, match=f"method.{option} is 'inputs'.*has images"):
+        build.make_run(config)
+
+
 def test_a_module_beside_the_networks_is_initialized_and_trained_with_them():
     config = digits_sym.get_config("ssr")
     resolve(config)

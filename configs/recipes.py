@@ -104,6 +104,8 @@ WEBVISION = {
     # https://github.com/HanxunH/Active-Passive-Losses
     "sce": {"method.alpha": 10.0, "method.beta": 1.0},
     "apl": {"method.alpha": 50.0, "method.beta": 0.1},
+    # https://github.com/LiJunnan1992/DivideMix
+    "divide_mix": {"method.warmup": 1, "method.mixup": 0.5, "method.unlabeled_weight": 0.0},
     # Ours, as above.
     "forward": {"epochs": 600, "method.estimate_epochs": 300},
 }
@@ -119,8 +121,15 @@ DIGITS = {
     "selfie": {"method.warmup": 5, "method.history": 5},
     "co_teaching_plus": {"method.warmup": 5},
     "nct": {"method.sigma": 10.0, "method.warmup": 12},
+    # RandAugment is made for photographs; of 140 examples per class, 200 would be other classes'.
+    "ssr": {"method.neighbors": 20, "method.strong": "none"},
+    "spr_plus": {"method.strong": "none"},
+    "divide_mix": {"method.warmup": 3, "method.ramp": 8},
+    # In few epochs terms must grow faster.
+    "sop": {"method.u_rate": 5.0, "method.v_rate": 5.0, "method.strong": "none"},
 }
 FOLDER = {
+    "divide_mix": {"method.warmup": 5, "method.ramp": 8},
     "nlnl": {"method.stage_epochs": 10},
     "forward": {"method.estimate_epochs": 15},
     "pencil": {"method.warmup": 5, "method.label_epochs": 15},
@@ -133,6 +142,10 @@ FEATURES = FOLDER | {
     "plc": {"method.warmup": 5},
     "selfie": {"method.warmup": 10, "method.history": 10},
     "co_teaching_plus": {"method.warmup": 5},
+    "ssr": {"method.neighbors": 20, "method.voters": 5000},  # seconds per epoch on a CPU
+    # By encoded test images of CIFAR-10, symmetric noise 0.4 (docs/measuring.md).
+    "spr_plus": {"method.mixup": 1.0, "method.consistency": 0.0, "method.relabel_above": 0.7},
+    "sop": {"method.u_rate": 5.0, "method.v_rate": 5.0},
 }
 
 # Ours, for ten epochs of a fast network: stages that fit in, training settings of the config.
@@ -143,6 +156,7 @@ CIFAR10_FAST = {
     "pencil": {"method.warmup": 3, "method.label_epochs": 4},
     "plc": {"method.warmup": 3},
     "selfie": {"method.warmup": 3, "method.history": 3},
+    "divide_mix": {"method.warmup": 3, "method.ramp": 3},
     "mentornet": {"method.ramp": 3},
     "co_teaching": {"method.ramp": 3},
     "co_teaching_plus": {"method.ramp": 3, "method.warmup": 3},

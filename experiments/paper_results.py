@@ -79,6 +79,7 @@ METHOD_OF = {  # a row of the paper -> our method; the other rows are not implem
     "Co-teaching": "co_teaching",
     "Co-teaching+": "co_teaching_plus",
     "Decoupling": "decoupling",
+    "DivideMix": "divide_mix",
     "FL": "focal",
     "Forgetting": "dropout",
     "Forward": "forward",

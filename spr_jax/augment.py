@@ -16,6 +16,7 @@ import jax
 import jax.numpy as jnp
 from jax import Array, lax, random
 
+from spr_jax.rand_augment import rand_augment
 from spr_jax.registry import lookup
 
 DEVIATION_OF_BYTES = math.sqrt((256**2 - 1) / 12)  # of numbers from 0 to 255
@@ -138,6 +139,16 @@ def with_flip(crop: Callable) -> Callable:
     return augment
 
 
+def in_turn(first: Callable, second: Callable) -> Callable:
+    """Apply two augmentations, one after the other."""
+
+    def augment(key, image):
+        first_key, second_key = random.split(key)
+        return second(second_key, first(first_key, image))
+
+    return augment
+
+
 def feature_noise(key: Array, vector: Array, *, deviation: float = 0.2) -> Array:
     """Add noise to every entry of a vector whose columns have about unit deviation.
 
@@ -162,9 +173,13 @@ AUGMENTATIONS = OF_VECTORS | {
     "crop_flip": with_flip(pad_crop),
     "resized_crop_flip": with_flip(resized_crop),
     "shift": partial(pad_crop, padding=2, mode="reflect"),
+    "rand_augment": rand_augment,
+    "crop_flip_rand_augment": in_turn(with_flip(pad_crop), rand_augment),
 }
 ALTERNATING = {"alternate": "none", "shift_alternate": "shift"}  # after an alternating flip
 AUGMENTATIONS |= {name: AUGMENTATIONS[rest] for name, rest in ALTERNATING.items()}
+OF_IMAGES = {name for name in AUGMENTATIONS if name == "none" or name not in OF_VECTORS}
+ON_TOP = 1000  # first stream of randomness of what follows; more views than that nobody asks for
 
 
 def views(
@@ -177,6 +192,7 @@ def views(
     std: Sequence[float],
     run_key: Array | None = None,
     epoch: Array | int = 0,
+    on_top: Sequence[str] = (),
 ) -> tuple[Array, ...]:
     """Augment and normalise a batch.
 
@@ -189,6 +205,7 @@ def views(
         std: the standard deviation of the same.
         run_key: randomness of the run, the same in every epoch, for flips that alternate.
         epoch: its number, for the same.
+        on_top: for each view, another augmentation that follows; empty for none.
 
     Returns:
         The views, float32 of the same shape each.
@@ -196,13 +213,18 @@ def views(
     Raises:
         ValueError: there is no augmentation of that name.
     """
-    augment = jax.vmap(lookup(AUGMENTATIONS, augmentation))
+
+    def augmented(name, stream, images):
+        keys = jax.vmap(partial(random.fold_in, random.fold_in(key, stream)))(index)
+        return jax.vmap(lookup(AUGMENTATIONS, name))(keys, images)
 
     def view(number, images):
-        keys = jax.vmap(partial(random.fold_in, random.fold_in(key, number)))(index)
         if augmentation in ALTERNATING:
             images = alternate(run_key, index, epoch + number, images)
-        return normalise(augment(keys, images), mean, std)
+        images = augmented(augmentation, number, images)
+        if on_top:
+            images = augmented(on_top[number], ON_TOP + number, images)
+        return normalise(images, mean, std)
 
     return tuple(view(number, images) for number, images in enumerate(images))
 
@@ -264,12 +286,15 @@ def cutmix(key: Array, images: Array, partners: Array) -> Mixed:
     return Mixed(jnp.where(inside, partners, images), share)
 
 
-def mixup(key: Array, inputs: Array, partners: Array) -> Mixed:
+def mixup(key: Array, inputs: Array, partners: Array, *, alpha: float = 1.0) -> Mixed:
     """Average each example with its partner, with the same shares in the whole batch.
 
-    With l ~ Beta(1, 1), its own share is max(l, 1 - l): at least one half, as with CutMix.
+    With l ~ Beta(alpha, alpha), its own share is max(l, 1 - l): at least one half, as with CutMix.
     Zhang et al., 2018, https://arxiv.org/abs/1710.09412.
     """
-    share = random.uniform(key, dtype=jnp.float32)
+    if alpha == 1:
+        share = random.uniform(key, dtype=jnp.float32)
+    else:
+        share = random.beta(key, alpha, alpha, dtype=jnp.float32)
     share = jnp.maximum(share, 1 - share)
     return Mixed(share * inputs + (1 - share) * partners, share)

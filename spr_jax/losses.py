@@ -170,6 +170,36 @@ def negative_learning(logits: Array, complementary: Array) -> Array:
     return -jnp.log(jnp.clip(absolute_error(logits, complementary), 1e-5, 1))
 
 
+def overparameterized(
+    logits: Array,
+    labels: Array,
+    u: Array,  # [b]
+    v: Array,  # [b, c]
+) -> tuple[Array, Array]:
+    """Cross-entropy in which U = u^2 e_y and V = v^2 (1 - e_y) explain a wrong label, and a square.
+
+    -log q_y of q ~ max(p + U - V, 1e-4), V constant, and |onehot(argmax p) + U - V - e_y|^2, in
+    which the logits have no slope. U and V are cut at 1.
+
+    Liu et al., 2022, https://arxiv.org/abs/2202.14026.
+    """
+    given, hard = (
+        jax.nn.one_hot(those, v.shape[1], dtype=v.dtype)
+        for those in (labels, jnp.argmax(logits, axis=1))
+    )
+    plus, minus = jnp.clip(u[:, None] ** 2 * given, 0, 1), jnp.clip(v**2 * (1 - given), 0, 1)
+    q = jnp.maximum(jax.nn.softmax(logits) + plus - jax.lax.stop_gradient(minus), 1e-4)
+    of_label = jnp.take_along_axis(q, labels[:, None], axis=1)[:, 0]
+    corrected = jnp.log(q.sum(axis=1)) - jnp.log(of_label)
+    return corrected, jnp.sum((hard + plus - minus - given) ** 2, axis=1)
+
+
+def kl_divergence(logits: Array, other_logits: Array) -> Array:
+    """sum_k p_k log(p_k / q_k) of two predictions, [b]."""
+    log_p, log_q = jax.nn.log_softmax(logits), jax.nn.log_softmax(other_logits)
+    return jnp.sum(jnp.exp(log_p) * (log_p - log_q), axis=1)
+
+
 def sparse_penalty(logits: Array, *, q: float = 0.2) -> Array:
     """sum_k p_k^q: from 1, for a prediction that is certain of one class, to c^(1-q).
 

@@ -25,7 +25,8 @@ def extends(base: Callable) -> Callable[[Callable], Callable]:
     def decorate(function):
         own = inspect.signature(function)
         named = [p for p in own.parameters.values() if p.kind is not p.VAR_KEYWORD]
-        parameters = [*inspect.signature(base).parameters.values(), *named]
+        options = inspect.signature(base).parameters.values()
+        parameters = [*(p for p in options if p.default is not p.empty), *named]
         keywords = [p.replace(kind=p.KEYWORD_ONLY) for p in parameters]
         function.__signature__ = own.replace(parameters=keywords)
         return function

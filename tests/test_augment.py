@@ -255,7 +255,21 @@ def test_jitted_views_are_those_of_one_image_at_a_time(augmentation):
         image = augment.flip(random.fold_in(KEY, 2), image)
     plain = augment.AUGMENTATIONS[augmentation](key, image).astype(int)
     # A grey level that falls between two may be rounded to either.
-    np.testing.assert_allclose(jitted[2], plain, atol=1.001 if "resized" in augmentation else 1e-3)
+    rounds = "resized" in augmentation or "rand" in augmentation
+    np.testing.assert_allclose(jitted[2], plain, atol=1.001 if rounds else 1e-3)
+
+
+def test_what_follows_on_top_is_drawn_for_itself():
+    images, index = make_images(6, 16, 16, 3), np.arange(6)
+    make = partial(augment.views, augmentation="crop_flip", **PIXELS)
+    make = jax.jit(make, static_argnames="on_top")
+    weak, own = make((images, images), index, KEY, on_top=())
+    same, strong = make((images, images), index, KEY, on_top=("none", "rand_augment"))
+    np.testing.assert_array_equal(weak, same)
+    key = random.fold_in(random.fold_in(KEY, augment.ON_TOP + 1), 4)
+    expected = augment.rand_augment(key, jnp.round(own[4]).astype(jnp.uint8)).astype(int)
+    np.testing.assert_allclose(strong[4], expected, atol=1.001)
+    assert (abs(strong - own).max(axis=(1, 2, 3)) > 1).all()
 
 
 def test_without_augmentation_the_images_are_normalised():
@@ -298,3 +312,6 @@ def test_mixup_averages_with_partners(shape):
     np.testing.assert_allclose(given.images, inputs, rtol=1e-6)
     shares = drawn(lambda key: augment.mixup(key, inputs, inputs).share, 4000)
     assert far_apart(shares, np.linspace(0.5, 1, 4000)) < 0.04  # uniform above one half
+    shares = drawn(lambda key: augment.mixup(key, inputs, inputs, alpha=4.0).share, 4000)
+    expected = np.random.default_rng(0).beta(4, 4, 4000)
+    assert far_apart(shares, np.maximum(expected, 1 - expected)) < 0.04

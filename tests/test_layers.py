@@ -6,7 +6,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 
 LAYERS = (
-    {"types", "registry", "devices", "io"},
+    {"types", "registry", "devices", "rand_augment", "io"},
     {"losses", "augment", "noise", "backbones", "encoders", "solver"},
     {"datasets", "methods"},
     {"training"},

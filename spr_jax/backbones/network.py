@@ -49,8 +49,13 @@ class Network:
         return sum(leaf.size for leaf in jax.tree.leaves(self.params))
 
 
-def make_network(module: nn.Module, key: Array, images: Array) -> Network:
-    """Initialize a network for images of this shape."""
-    variables = module.init({"params": key, "dropout": key}, images, False)
-    stats, constants = (variables.get(kind, {}) for kind in ("batch_stats", "constants"))
-    return Network(variables["params"], stats, module, constants)
+def make_network(
+    module: nn.Module, key: Array, images: Array, extra: nn.Module | None = None
+) -> Network:
+    """Initialize a network for images of this shape, and with it a module of its features."""
+    output, variables = module.init_with_output({"params": key, "dropout": key}, images, False)
+    params, *others = (variables.get(kind, {}) for kind in ("params", "batch_stats", "constants"))
+    if extra is not None:
+        params = params | {"extra": extra.init(key, output.features)["params"]}
+    stats, constants = others
+    return Network(params, stats, module, constants)

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from spr_jax.methods import (
+    divide_mix,
     feature_dropout,
     forward_correction,
     negative_learning,
@@ -12,9 +13,12 @@ from spr_jax.methods import (
     plc,
     robust_loss,
     selfie,
+    sop,
     sparse_regularization,
     spr,
+    spr_plus,
     spr_references,
+    ssr,
 )
 from spr_jax.methods.method import Method, Stage
 
@@ -41,6 +45,10 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "pencil": pencil.pencil,
     "plc": plc.plc,
     "selfie": selfie.selfie,
+    "divide_mix": divide_mix.divide_mix,
+    "sop": sop.sop,
+    "ssr": ssr.ssr,
+    "spr_plus": spr_plus.spr_plus,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

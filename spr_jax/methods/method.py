@@ -70,9 +70,12 @@ class Method(NamedTuple):
       choose_step: (epoch number, draw) -> index into `steps`; `draw` is uniform on [0, 1).
       num_networks: networks that are trained side by side.
       num_views: augmented views of each image in a batch.
+      on_top: for each view, an augmentation that follows the data set's own; empty for none.
+      extra: a Flax module of features whose parameters are trained with each network's own, as
+        `network.params["extra"]`; None for none. Stages without a restart share it.
       record_from: "train", or "scan" for an eval-mode pass after the epoch, which records the
-        logits and features of the first network instead, or "inputs": the features are the
-        vectors of the data set themselves.
+        logits and features of the first network instead and the logits of a second as `logits_1`,
+        or "inputs": the features are the vectors of the data set themselves.
       needs_truth: hand `init` the mask [N] of correct labels. For upper bounds only.
       predict_beside: name -> function like `predict`, whose accuracy is logged beside that of
         `predict`, as test_top1_NAME.
@@ -86,6 +89,8 @@ class Method(NamedTuple):
     choose_step: Callable[[int, float], int] = lambda epoch, draw: 0
     num_networks: int = 1
     num_views: int = 1
+    on_top: tuple[str, ...] = ()
+    extra: Any = None
     record_from: str = "train"
     needs_truth: bool = False
     predict_beside: Mapping[str, Callable[..., Array]] = MappingProxyType({})

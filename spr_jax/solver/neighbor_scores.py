@@ -9,6 +9,8 @@ more parts than a kernel of one width can follow, it sees what the regressions m
 examples some of them vote for all.
 """
 
+from functools import partial
+
 import jax
 import jax.numpy as jnp
 from jax import Array, lax
@@ -47,3 +49,27 @@ def neighbor_scores(components: Components, labels: Array, num_classes: int) -> 
     scores = normalized(votes - votes.mean(axis=0))
     has_places = jnp.ptp(coordinates, axis=0).max() > 0  # otherwise "nearest" means nothing
     return jnp.where(has_places, scores, 0)
+
+
+@partial(jax.jit, static_argnames=("num_classes", "neighbors"))
+def count_votes(
+    features: Array,  # [N, d]
+    labels: Array,  # [N]
+    voters: Array,  # indices of those who may vote
+    *,
+    num_classes: int,
+    neighbors: int,
+) -> Array:
+    """Count the votes of the nearest by cosine, itself among them, for each class, [N, c].
+
+    A vote counts in inverse proportion to the size of its class.
+    """
+    unit = features / jnp.maximum(jnp.linalg.norm(features, axis=1, keepdims=True), 1e-8)
+    ballots = jax.nn.one_hot(labels[voters], num_classes, dtype=unit.dtype)
+    ballots /= jnp.maximum(ballots.sum(axis=0), 1)
+    theirs = unit[voters]
+
+    def votes_for(own):
+        return ballots[lax.top_k(theirs @ own, min(neighbors, len(theirs)))[1]].sum(axis=0)
+
+    return lax.map(votes_for, unit, batch_size=256)

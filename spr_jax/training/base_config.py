@@ -54,22 +54,28 @@ def get_config(method: str = "spr", *, dataset: str = "digits", backbone: str = 
 
 
 def suit_vectors(config) -> None:
-    """Let SPR learn from vectors: what it does otherwise is made for networks that see images.
+    """Let methods learn from vectors: what they do otherwise is made for networks that see images.
 
-    Mixup takes the place of CutMix. The vectors do not change, so with our preset labels are judged
-    by them once, with a kernel, and once more by what the network predicts. It has no sparse
-    penalty, which in images makes up for labels that are left out, and here cost 1.4 points (test
-    images of CIFAR-10, encoded, symmetric noise 0.4).
+    Strong views lose entries in place of what RandAugment does to pixels. For SPR, mixup takes the
+    place of CutMix. The vectors do not change, so with our preset labels are judged by them once,
+    with a kernel, and once more by what the network predicts. It has no sparse penalty, which in
+    images makes up for labels that are left out, and here cost 1.4 points (test images of CIFAR-10,
+    encoded, symmetric noise 0.4).
     """
     if "mixing" in config.method:
         config.method.mixing = "mixup"
         usual = config.method.penalty_weight
         decide(config, "method.penalty_weight", paper=usual, released=usual, ours=0.0)
+    if "strong" in config.method:
+        config.method.strong = "feature_dropout"
     if "select" in config.method:
         presets = ("paper", "released", "path", "other_rule")
-        decide(config, "method.record_from", **dict.fromkeys(presets, "train"), ours="inputs")
         decide(config, "method.weights", **dict.fromkeys(presets, "hard"), ours="probability")
         decide(config, "method.select.lift", **dict.fromkeys(presets, None), ours=True)
+    if "judge_by" in config.method:
+        decide(config, "method.judge_by", **dict.fromkeys(presets, "network"), ours="inputs")
+    elif "select" in config.method:
+        decide(config, "method.record_from", **dict.fromkeys(presets, "train"), ours="inputs")
         never = dict.fromkeys(presets, 0)
         decide(config, "method.refine_after", **never, ours=a_sixth_of_the_epochs)
 

@@ -63,11 +63,19 @@ def check_inputs(config, dataset: Dataset) -> None:
     is_image = len(dataset.train.images.shape) == 4
     if is_image and dataset.augmentation in set(augment.OF_VECTORS) - {"none"}:
         raise ValueError(f"{dataset.augmentation!r} augments vectors; {dataset.name} has images.")
-    if is_image and config.method.get("record_from") == "inputs":
+    strong = config.method.get("strong", "none")
+    suitable = sorted(augment.OF_IMAGES if is_image else augment.OF_VECTORS)
+    if strong not in suitable:
         raise ValueError(
-            f"method.record_from is 'inputs', and {dataset.name} has images, which no regression "
-            "explains; set it to 'train' or 'scan'."
+            f"method.strong is {strong!r}, and {dataset.name} holds "
+            f"{'images' if is_image else 'vectors'}; choose from {suitable}."
         )
+    for option, others in (("record_from", "'train' or 'scan'"), ("judge_by", "'network'")):
+        if is_image and config.method.get(option) == "inputs":
+            raise ValueError(
+                f"method.{option} is 'inputs', and {dataset.name} has images, which no regression "
+                f"explains; set it to {others}."
+            )
     if is_image:
         return
     lookup(augment.OF_VECTORS, dataset.augmentation)
@@ -116,7 +124,8 @@ def init_state(config, run: Run, epoch: int = 0) -> TrainState:
     keys = jax.random.split(
         run.key("init", 0 if stage.begins_as_the_run else epoch), stage.method.num_networks
     )
-    networks = jax.jit(lambda keys: tuple(make_network(module, key, images) for key in keys))(keys)
+    make = partial(make_network, module, images=images, extra=stage.method.extra)
+    networks = jax.jit(lambda keys: tuple(make(key=key) for key in keys))(keys)
     if hasattr(backbone, "learn_constants"):
         constants = {"backbone": backbone.learn_constants(normalized_sample(run.dataset))}
         networks = tuple(network.replace(constants=constants) for network in networks)

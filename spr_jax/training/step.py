@@ -98,6 +98,7 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
             std=dataset.std,
             run_key=flip_key,
             epoch=epoch,
+            on_top=method.on_top,
         )
         batch = Batch(views, labels[index], index, weights, epoch)
         key = random.fold_in(random.fold_in(step_key, place), lax.axis_index(AXIS))
@@ -109,8 +110,7 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
 
     def scan(networks, buffers, images, index, place):
         pixels = images[0] if run.is_streamed else images[index[place]]
-        output = networks[0].predict(normalized(pixels))
-        return _write(buffers, output._asdict(), place)
+        return _write(buffers, scanned(networks, normalized(pixels)), place)
 
     def collect(buffers, index, weights):
         num_examples = len(dataset.train.labels)
@@ -154,6 +154,12 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
     )
 
 
+def scanned(networks: tuple[Network, ...], images: Array) -> dict[str, Array]:
+    """What an eval-mode pass records: logits and features of the first network, logits of peers."""
+    first, *peers = (network.predict(images) for network in networks)
+    return first._asdict() | {f"logits_{n}": peer.logits for n, peer in enumerate(peers, start=1)}
+
+
 def _write(buffers, record, place):
     """Put the record of a step into its row of the epoch's."""
     return {
@@ -173,7 +179,7 @@ def record_shapes(run: Run, stage: ScheduledStage, state: TrainState, memory: Me
         if stage.method.record_from == "inputs":
             return {}
         if stage.method.record_from == "scan":
-            return state.networks[0].predict(batch.images)._asdict()
+            return scanned(state.networks, batch.images)
         how = {"optimizer": stage.optimizer, "loss": stage.method.steps[0], "ema": run.ema}
         return train_step(state, batch, memory, random.key(0), **how)[2]
 

@@ -175,7 +175,6 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
         "RoG",
         "TopoFilter",
         "Iterative-CV",
-        "DivideMix",
     }
     rows = paper_results.variants(["spr", "dropout", "sr"])
     assert paper_results.counterparts(rows, paper_results.TABLE1["cifar10"]) == {

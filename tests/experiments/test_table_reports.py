@@ -125,7 +125,7 @@ def test_table_2_has_both_test_sets_of_webvision(table, tmp_path):
     _, text, rows = table(table2_real_world, "--read")
     for line in (
         "| spr, noise_model | SPR | 78.12 | 70.00 | 75.00 | 90.00 | 60.00 | 65.00 | 85.00 |",
-        "| DivideMix | DivideMix | 77.32 | - | - | - | - | - | - |",
+        "| divide_mix | DivideMix | 77.32 | - | - | - | - | - | - |",
         "| nct | NCT | 84.1 | 80.00 | 81.00 |",
         "| spr, paper | SPR | 86.8 | - | - |",
     ):

@@ -8,6 +8,7 @@ from spr_jax.methods.peers import co_teaching, co_teaching_plus, decoupling, men
 from spr_jax.methods.pencil import pencil
 from spr_jax.methods.plc import plc
 from spr_jax.methods.selfie import selfie
+from spr_jax.methods.sop import sop
 
 METHODS = {
     "mentornet": mentornet(0.4, 0),
@@ -18,6 +19,7 @@ METHODS = {
     "pencil, labels final": pencil()[2].method,
     "plc": plc(),
     "selfie": selfie(),
+    "sop": sop(consistency=0.0),
 }
 
 

@@ -17,6 +17,7 @@ from spr_jax.losses import LOSSES
 from spr_jax.methods import METHODS, Method
 from spr_jax.methods.method import Epoch, keep_memory, mean_probability, weighted_mean
 from spr_jax.registry import build, defaults, options_of
+from spr_jax.training.step import scanned
 
 DEVICES, N, C = 2, 16, 3
 ORDER = np.random.default_rng(0).permutation(N)  # of visits
@@ -37,9 +38,9 @@ marked = [pytest.param(name, marks=[pytest.mark.slow] * (name in SLOW)) for name
 
 
 @cache
-def make_networks(num):
+def make_networks(num, extra=None):
     module = Classifier(Small(axis_name=AXIS), C)
-    make = jax.jit(lambda key: make_network(module, key, jnp.zeros((2, 4, 4, 1))))
+    make = jax.jit(lambda key: make_network(module, key, jnp.zeros((2, 4, 4, 1)), extra))
     return tuple(make(key) for key in random.split(random.key(0), num))
 
 
@@ -58,7 +59,10 @@ def first_memory(method):
 
 def finish_epoch(method, memory, step):
     """Revise as after an epoch of this one step."""
-    record = jax.tree.map(lambda leaf: leaf[np.argsort(ORDER)], step.record)
+    record = step.record
+    if method.record_from == "scan":
+        record = jax.device_get(jax.jit(scanned)(step.networks, visit_all(1).images))
+    record = jax.tree.map(lambda leaf: leaf[np.argsort(ORDER)], record)
     return revise(method, memory, record, LABELS, position=np.argsort(ORDER))
 
 
@@ -99,7 +103,7 @@ def assert_predicts_probabilities(method, networks, memory):
 @pytest.mark.parametrize("name", marked)
 def test_a_stage_keeps_the_promises_of_the_contract(name):
     method = STAGES[name]
-    networks, memory = make_networks(method.num_networks), first_memory(method)
+    networks, memory = make_networks(method.num_networks, method.extra), first_memory(method)
     assert_memory_holds_arrays(memory)
     assert_predicts_probabilities(method, networks, memory)
     choices = {method.choose_step(epoch, draw) for epoch in (0, 1) for draw in (0.0, 0.999)}

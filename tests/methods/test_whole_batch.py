@@ -22,6 +22,9 @@ CASES = {  # title -> method, options, stage, kind of step
     "spr, CutMix": ("spr", {}, 0, 1),
     "spr, CutMix, clean with noisy": ("spr", {"pairing": "clean_noisy"}, 0, 1),
     "spr, mixup": ("spr", {"mixing": "mixup"}, 0, 1),
+    "divide_mix": ("divide_mix", {}, 1, 0),
+    "sop": ("sop", {}, 0, 0),
+    "ssr": ("ssr", {"consistency": 0.0}, 0, 0),
     "spr, supervised": ("spr", {"divide_by_clean": True}, 0, 0),
 }
 

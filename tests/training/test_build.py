@@ -86,6 +86,46 @@ def test_what_only_images_can_have_is_refused_for_vectors(changed, sentence):
         build.make_run(config, dataset)
 
 
+@pytest.mark.parametrize("strong", ["rand_augment", "feature_noise"])
+def test_strong_views_suit_the_data(strong):
+    examples = np.random.default_rng(0).standard_normal((8, 3)), np.arange(8) % 2
+    vectors = dataset_of(Given(*examples), augmentation="none")
+    for module, dataset, takes in (
+        (features, vectors, "feature_noise"),
+        (digits_sym, digits(), "rand_augment"),
+    ):
+        config = module.get_config("ssr")
+        config.method.strong = strong
+        resolve(config)
+        if strong == takes:
+            assert build.make_run(config, dataset).stages[0].method.on_top[-1] == strong
+        else:
+            with pytest.raises(ValueError, match=f"method.strong is '{strong}'.*choose from"):
+                build.make_run(config, dataset)
+
+
+@pytest.mark.parametrize(("method", "option"), [("spr", "record_from"), ("spr_plus", "judge_by")])
+def test_images_are_not_judged_by_their_pixels(method, option):
+    config = digits_sym.get_config(method)
+    config.method[option] = "inputs"
+    resolve(config)
+    with pytest.raises(ValueError, match=f"method.{option} is 'inputs'.*has images"):
+        build.make_run(config)
+
+
+def test_a_module_beside_the_networks_is_initialized_and_trained_with_them():
+    config = digits_sym.get_config("ssr")
+    resolve(config)
+    run = build.make_run(config)
+    (network,) = build.init_state(config, run).networks
+    assert network.params["extra"]["Dense_0"]["kernel"].shape[1] == 256
+    plain = digits_sym.get_config("ce")
+    resolve(plain)
+    (other,) = build.init_state(plain, build.make_run(plain)).networks
+    assert set(network.params) - set(other.params) == {"extra"}
+    np.testing.assert_array_equal(network.params["head"]["bias"], other.params["head"]["bias"])
+
+
 def test_images_take_no_noise_of_vectors():
     config = digits_sym.get_config()
     resolve(config)

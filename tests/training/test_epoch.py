@@ -6,6 +6,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from fakes import make_linear
 from flax import jax_utils
 from PIL import Image
 from tiny_run import CLASSES, COUNT, Case, follow, make_split
@@ -16,6 +17,7 @@ from spr_jax.devices import replicate
 from spr_jax.methods import METHODS
 from spr_jax.training.epoch import accuracy, buffers_from_record, record_so_far
 from spr_jax.training.run import PURPOSES
+from spr_jax.training.step import scanned
 
 
 @pytest.fixture(scope="module")
@@ -248,6 +250,14 @@ def test_a_scan_records_what_the_trained_network_says():
     expected = jax_utils.unreplicate(done.state).networks[0].predict(pixels)
     np.testing.assert_allclose(record["logits"], expected.logits, rtol=1e-5, atol=1e-6)
     np.testing.assert_allclose(record["features"], expected.features, rtol=1e-5, atol=1e-6)
+
+
+def test_a_scan_has_the_logits_of_peers():
+    networks = tuple(make_linear(3, np.zeros((1, 2, 2, 1)), seed) for seed in (0, 1))
+    images = np.random.default_rng(0).standard_normal((4, 2, 2, 1))
+    found = scanned(networks, images)
+    assert set(found) == {"logits", "features", "logits_1"}
+    np.testing.assert_allclose(found["logits_1"], networks[1].predict(images).logits)
 
 
 def test_any_method_can_ask_for_a_scan():

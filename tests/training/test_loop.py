@@ -9,7 +9,7 @@ import pytest
 from run_folders import assert_identical, found_in
 from tiny_run import color_dataset
 
-from configs import cifar10_fast
+from configs import cifar10_fast, digits_sym
 from spr_jax.io.signals import Stopped
 from spr_jax.methods import METHODS
 from spr_jax.training import loop
@@ -39,6 +39,23 @@ def test_a_run_stopped_in_an_epoch_and_between_two_resumes_exactly(small, tmp_pa
     with pytest.raises(KeyboardInterrupt):
         loop.train(small, tmp_path / "broken", should_stop=crash, **QUIET)
     loop.train(small, tmp_path / "broken", **QUIET)
+    assert_identical(found_in(tmp_path / "broken"), found_in(tmp_path / "whole"))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["divide_mix", "sop", "spr_plus", "ssr"])
+def test_what_a_method_keeps_is_there_after_a_resume(small, name, tmp_path):
+    """Peers, terms of examples, labels, and heads next to the network."""
+    config = digits_sym.get_config(name)
+    config.update(epochs=3, batch_size=512, ema=0.5)
+    config.method.update({"warmup": 1} if name == "divide_mix" else {})
+    resolve(config)
+    loop.train(config, tmp_path / "whole", **QUIET)
+    for step in (2, 4):
+        with pytest.raises(Stopped):
+            stop = lambda now, step=step: now == step  # noqa: E731
+            loop.train(config, tmp_path / "broken", should_stop=stop, **QUIET)
+    loop.train(config, tmp_path / "broken", **QUIET)
     assert_identical(found_in(tmp_path / "broken"), found_in(tmp_path / "whole"))
 
 

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from spr_jax.methods import (
+    early_learning,
     feature_dropout,
     forward_correction,
     negative_learning,
@@ -41,6 +42,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "pencil": pencil.pencil,
     "plc": plc.plc,
     "selfie": selfie.selfie,
+    "elr": early_learning.elr,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

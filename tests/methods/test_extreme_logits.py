@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fakes import draw_logits, step_on_logits
 
+from spr_jax.methods.early_learning import elr
 from spr_jax.methods.peers import co_teaching, co_teaching_plus, decoupling, mentornet
 from spr_jax.methods.pencil import pencil
 from spr_jax.methods.plc import plc
@@ -18,6 +19,7 @@ METHODS = {
     "pencil, labels final": pencil()[2].method,
     "plc": plc(),
     "selfie": selfie(),
+    "elr": elr(),
 }
 
 

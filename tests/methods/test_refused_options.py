@@ -55,6 +55,8 @@ OUT_OF_RANGE = [
     ("selfie", {"noise_rate": 1.0}),
     ("selfie", {"warmup": 14}),
     ("selfie", {"restarts": -1}),
+    ("elr", {"weight": -1.0}),
+    ("elr", {"momentum": 1.0}),
     ("spr", {"cutmix": 1.1}),
     ("small_loss", {"keep": 0.0}),
     ("small_loss", {"keep": 1.1}),

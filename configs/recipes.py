@@ -32,6 +32,7 @@ MNIST = {
     "pencil": {"method.warmup": 10, "method.label_epochs": 25},
     "plc": {"method.warmup": 10},
     "nct": {"method.sigma": 10.0, "method.warmup": 35},
+    "topofilter": {"method.warmup": 10},
 }
 
 CIFAR10 = {
@@ -119,12 +120,14 @@ DIGITS = {
     "selfie": {"method.warmup": 5, "method.history": 5},
     "co_teaching_plus": {"method.warmup": 5},
     "nct": {"method.sigma": 10.0, "method.warmup": 12},
+    "topofilter": {"method.warmup": 3},
 }
 FOLDER = {
     "nlnl": {"method.stage_epochs": 10},
     "forward": {"method.estimate_epochs": 15},
     "pencil": {"method.warmup": 5, "method.label_epochs": 15},
     "nct": {"method.warmup": 20},
+    "topofilter": {"method.warmup": 5},
 }
 
 # Ours, for 30 epochs on vectors.
@@ -147,6 +150,7 @@ CIFAR10_FAST = {
     "co_teaching": {"method.ramp": 3},
     "co_teaching_plus": {"method.ramp": 3, "method.warmup": 3},
     "nct": {"method.sigma": 10.0, "method.warmup": 6},
+    "topofilter": {"method.warmup": 3, "method.filter_every": 2},
 }
 
 # Fraction of wrong labels that the publishers estimate.

@@ -94,6 +94,7 @@ METHOD_OF = {  # a row of the paper -> our method; the other rows are not implem
     "SPR": "spr",
     "SR": "sr",
     "Standard": "ce",
+    "TopoFilter": "topofilter",
 }
 
 

@@ -30,6 +30,7 @@ MEASURES = (LAST, BEST, "label precision, last epoch")
 # Options that count epochs, and so shrink with the budget.
 STAGES = (
     "estimate_epochs",
+    "filter_every",
     "grow_every",
     "history",
     "label_epochs",
@@ -151,8 +152,7 @@ def remarks(options: Namespace) -> str:
             "MNIST from SR. Ours are all trained as SPR is, so a number in brackets says nothing "
             "about the one beside it but in the rows of SPR. "
             "`sym-0.4` is symmetric noise of rate 0.4; asymmetric noise corrupts fewer labels than "
-            "its rate says, as in the released code. IterNLD, RoG and TopoFilter are not "
-            "implemented."
+            "its rate says, as in the released code. IterNLD and RoG are not implemented."
         )
     if not options.small:
         sentences.append(

@@ -16,6 +16,7 @@ from spr_jax.methods import (
     sparse_regularization,
     spr,
     spr_references,
+    topofilter,
 )
 from spr_jax.methods.method import Method, Stage
 
@@ -43,6 +44,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "plc": plc.plc,
     "selfie": selfie.selfie,
     "elr": early_learning.elr,
+    "topofilter": topofilter.topofilter,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

@@ -173,7 +173,6 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
     assert printed - {*paper_results.METHOD_OF} == {
         "IterNLD",
         "RoG",
-        "TopoFilter",
         "Iterative-CV",
         "DivideMix",
     }
@@ -184,5 +183,4 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
         "dropout": "Forgetting",
         "IterNLD": "IterNLD",
         "RoG": "RoG",
-        "TopoFilter": "TopoFilter",
     }

@@ -83,6 +83,7 @@ METHOD_OF = {  # a row of the paper -> our method; the other rows are not implem
     "Forgetting": "dropout",
     "Forward": "forward",
     "GCE": "gce",
+    "IterNLD": "iter_nld",
     "MentorNet": "mentornet",
     "NCT": "nct",
     "NLNL": "nlnl",

@@ -29,6 +29,7 @@ LAST, BEST = "test accuracy, last epoch", "test accuracy, best on test"
 MEASURES = (LAST, BEST, "label precision, last epoch")
 # Options that count epochs, and so shrink with the budget.
 STAGES = (
+    "detect_every",
     "estimate_epochs",
     "filter_every",
     "grow_every",
@@ -152,7 +153,7 @@ def remarks(options: Namespace) -> str:
             "MNIST from SR. Ours are all trained as SPR is, so a number in brackets says nothing "
             "about the one beside it but in the rows of SPR. "
             "`sym-0.4` is symmetric noise of rate 0.4; asymmetric noise corrupts fewer labels than "
-            "its rate says, as in the released code. IterNLD and RoG are not implemented."
+            "its rate says, as in the released code. RoG is not implemented."
         )
     if not options.small:
         sentences.append(

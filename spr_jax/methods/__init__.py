@@ -6,6 +6,7 @@ from spr_jax.methods import (
     early_learning,
     feature_dropout,
     forward_correction,
+    iterative_detection,
     negative_learning,
     nested_co_teaching,
     peers,
@@ -45,6 +46,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "selfie": selfie.selfie,
     "elr": early_learning.elr,
     "topofilter": topofilter.topofilter,
+    "iter_nld": iterative_detection.iter_nld,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

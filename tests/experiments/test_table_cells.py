@@ -171,7 +171,6 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
         *METHODS
     }
     assert printed - {*paper_results.METHOD_OF} == {
-        "IterNLD",
         "RoG",
         "Iterative-CV",
         "DivideMix",
@@ -181,6 +180,5 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
         "spr, paper": "SPR",
         "spr, noise_model": "SPR",
         "dropout": "Forgetting",
-        "IterNLD": "IterNLD",
         "RoG": "RoG",
     }

@@ -5,6 +5,7 @@ import pytest
 from fakes import draw_logits, step_on_logits
 
 from spr_jax.methods.early_learning import elr
+from spr_jax.methods.iterative_detection import iter_nld
 from spr_jax.methods.peers import co_teaching, co_teaching_plus, decoupling, mentornet
 from spr_jax.methods.pencil import pencil
 from spr_jax.methods.plc import plc
@@ -20,6 +21,7 @@ METHODS = {
     "plc": plc(),
     "selfie": selfie(),
     "elr": elr(),
+    "iter_nld": iter_nld(),
 }
 
 

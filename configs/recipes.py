@@ -33,6 +33,8 @@ MNIST = {
     "plc": {"method.warmup": 10},
     "nct": {"method.sigma": 10.0, "method.warmup": 35},
     "topofilter": {"method.warmup": 10},
+    # https://github.com/xingjunm/dimensionality-driven-learning
+    "d2l": {"method.warmup": 5, "method.horizon": 50},
 }
 
 CIFAR10 = {
@@ -75,7 +77,8 @@ CIFAR10 = {
     },
     # Ours, as above.
     "forward": {"epochs": 360, "method.estimate_epochs": 180},
-    "iter_nld": {"method.warmup": 30, "method.detect_every": 15},  # ours: eleven rounds in all
+    "iter_nld": {"method.warmup": 30, "method.detect_every": 15},  # eleven rounds in all
+    "d2l": {"method.horizon": 180},
 }
 
 ANIMAL10N = {
@@ -123,6 +126,7 @@ DIGITS = {
     "nct": {"method.sigma": 10.0, "method.warmup": 12},
     "topofilter": {"method.warmup": 3},
     "iter_nld": {"method.detect_every": 5},
+    "d2l": {"method.warmup": 1, "method.window": 3, "method.horizon": 20},
 }
 FOLDER = {
     "nlnl": {"method.stage_epochs": 10},
@@ -130,6 +134,7 @@ FOLDER = {
     "pencil": {"method.warmup": 5, "method.label_epochs": 15},
     "nct": {"method.warmup": 20},
     "topofilter": {"method.warmup": 5},
+    "d2l": {"method.warmup": 2, "method.horizon": 30},
 }
 
 # Ours, for 30 epochs on vectors.
@@ -154,6 +159,7 @@ CIFAR10_FAST = {
     "nct": {"method.sigma": 10.0, "method.warmup": 6},
     "topofilter": {"method.warmup": 3, "method.filter_every": 2},
     "iter_nld": {"method.warmup": 3, "method.detect_every": 3},
+    "d2l": {"method.warmup": 1, "method.window": 3, "method.horizon": 10},
 }
 
 # Fraction of wrong labels that the publishers estimate.

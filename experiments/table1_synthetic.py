@@ -34,6 +34,7 @@ STAGES = (
     "filter_every",
     "grow_every",
     "history",
+    "horizon",
     "label_epochs",
     "ramp",
     "restart_every",

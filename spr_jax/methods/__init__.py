@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from spr_jax.methods import (
+    dimensionality,
     early_learning,
     feature_dropout,
     forward_correction,
@@ -47,6 +48,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "elr": early_learning.elr,
     "topofilter": topofilter.topofilter,
     "iter_nld": iterative_detection.iter_nld,
+    "d2l": dimensionality.d2l,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from fakes import draw_logits, step_on_logits
 
+from spr_jax.methods.dimensionality import d2l
 from spr_jax.methods.early_learning import elr
 from spr_jax.methods.iterative_detection import iter_nld
 from spr_jax.methods.peers import co_teaching, co_teaching_plus, decoupling, mentornet
@@ -21,6 +22,7 @@ METHODS = {
     "plc": plc(),
     "selfie": selfie(),
     "elr": elr(),
+    "d2l": d2l(),
     "iter_nld": iter_nld(),
 }
 

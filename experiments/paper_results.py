@@ -90,6 +90,7 @@ METHOD_OF = {  # a row of the paper -> our method; the other rows are not implem
     "Nested": "nested",
     "PENCIL": "pencil",
     "PLC": "plc",
+    "RoG": "rog",
     "SCE": "sce",
     "SELFIE": "selfie",
     "SPR": "spr",

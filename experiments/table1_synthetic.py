@@ -154,7 +154,7 @@ def remarks(options: Namespace) -> str:
             "MNIST from SR. Ours are all trained as SPR is, so a number in brackets says nothing "
             "about the one beside it but in the rows of SPR. "
             "`sym-0.4` is symmetric noise of rate 0.4; asymmetric noise corrupts fewer labels than "
-            "its rate says, as in the released code. RoG is not implemented."
+            "its rate says, as in the released code."
         )
     if not options.small:
         sentences.append(

@@ -7,6 +7,7 @@ from spr_jax.methods import (
     early_learning,
     feature_dropout,
     forward_correction,
+    generative_head,
     iterative_detection,
     negative_learning,
     nested_co_teaching,
@@ -49,6 +50,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "topofilter": topofilter.topofilter,
     "iter_nld": iterative_detection.iter_nld,
     "d2l": dimensionality.d2l,
+    "rog": generative_head.rog,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

@@ -53,7 +53,7 @@ def d2l(warmup: int = 40, window: int = 5, horizon: int = 120) -> Method:
 
     def revise(memory, epoch, key):
         past, following = np.asarray(memory["dimensions"]), epoch.number + 1
-        newest = mean_dimension(epoch.record["features"][epoch.visited], key)
+        newest = mean_dimension(np.asarray(epoch.record["features"])[epoch.visited], key)
         newest = newest if 0 < newest < np.inf else past[-1]
         lowest = min(newest, memory["lowest"])
         expands = newest - past.mean() > 2 * past.std()
@@ -79,7 +79,8 @@ def mean_dimension(features, key):
     """Average LID over random batches of examples, each within its batch."""
     size = min(SIZE, len(features))
     count = min(BATCHES, len(features) // size)
-    chosen = random.permutation(key, len(features))[: count * size].reshape(count, size)
+    order = np.asarray(random.permutation(key, len(features)))
+    chosen = order[: count * size].reshape(count, size)
     return float(jnp.nanmean(jnp.stack([dimension(features[batch]) for batch in chosen])))
 
 

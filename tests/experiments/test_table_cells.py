@@ -171,7 +171,6 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
         *METHODS
     }
     assert printed - {*paper_results.METHOD_OF} == {
-        "RoG",
         "Iterative-CV",
         "DivideMix",
     }
@@ -180,5 +179,4 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
         "spr, paper": "SPR",
         "spr, noise_model": "SPR",
         "dropout": "Forgetting",
-        "RoG": "RoG",
     }

@@ -53,15 +53,17 @@ def visit_all(num_views, **changes):
 
 def first_memory(method):
     truth = (LABELS != 1,) if method.needs_truth else ()
-    return method.init(LABELS, C, *truth)
+    width = {"num_features": 32} if method.needs_features else {}  # as `Small` has
+    return method.init(LABELS, C, *truth, **width)
 
 
 def finish_epoch(method, networks, memory, step):
     """Revise as after an epoch of this one step."""
+    place = np.argsort(ORDER)
     scanned = networks[0].predict(visit_all(1).images)._asdict()
-    record = scanned if method.record_from == "scan" else step.record
-    record = jax.tree.map(lambda leaf: leaf[np.argsort(ORDER)], record)
-    return revise(method, memory, record, LABELS, position=np.argsort(ORDER))
+    scanned, record = jax.tree.map(lambda leaf: leaf[place], (scanned, step.record))
+    record = scanned if method.record_from == "scan" else record
+    return revise(method, memory, record, LABELS, position=place, scan=lambda **_: scanned)
 
 
 def shapes(tree):

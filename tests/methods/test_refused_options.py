@@ -70,6 +70,8 @@ OUT_OF_RANGE = [
     ("d2l", {"warmup": 0}),
     ("d2l", {"window": 1}),
     ("d2l", {"horizon": 0}),
+    ("rog", {"keep": 0.0}),
+    ("rog", {"rounds": -1}),
     ("spr", {"cutmix": 1.1}),
     ("small_loss", {"keep": 0.0}),
     ("small_loss", {"keep": 1.1}),

@@ -35,6 +35,8 @@ MNIST = {
     "topofilter": {"method.warmup": 10},
     # https://github.com/xingjunm/dimensionality-driven-learning
     "d2l": {"method.warmup": 5, "method.horizon": 50},
+    # Ours: co-teaching for as long as any other method trains.
+    "incv": {"epochs": 130, "method.fold_epochs": 10, "method.add_from": 20},
 }
 
 CIFAR10 = {
@@ -79,6 +81,8 @@ CIFAR10 = {
     "forward": {"epochs": 360, "method.estimate_epochs": 180},
     "iter_nld": {"method.warmup": 30, "method.detect_every": 15},  # eleven rounds in all
     "d2l": {"method.horizon": 180},
+    # https://github.com/chenpf1025/noisy_label_understanding_utilizing
+    "incv": {"epochs": 600, "method.fold_epochs": 50},
 }
 
 ANIMAL10N = {
@@ -103,6 +107,7 @@ ANIMAL10N = {
     },
     # Ours, as above.
     "forward": {"epochs": 320, "method.estimate_epochs": 160},
+    "incv": {"epochs": 560, "method.fold_epochs": 50},
 }
 
 WEBVISION = {
@@ -111,6 +116,7 @@ WEBVISION = {
     "apl": {"method.alpha": 50.0, "method.beta": 0.1},
     # Ours, as above.
     "forward": {"epochs": 600, "method.estimate_epochs": 300},
+    "incv": {"epochs": 700, "method.fold_epochs": 50},
 }
 
 # Ours, so that a short run has all stages.
@@ -127,6 +133,12 @@ DIGITS = {
     "topofilter": {"method.warmup": 3},
     "iter_nld": {"method.detect_every": 5},
     "d2l": {"method.warmup": 1, "method.window": 3, "method.horizon": 20},
+    "incv": {
+        "method.iterations": 2,
+        "method.fold_epochs": 2,
+        "method.ramp": 3,
+        "method.add_from": 6,
+    },
 }
 FOLDER = {
     "nlnl": {"method.stage_epochs": 10},
@@ -135,6 +147,12 @@ FOLDER = {
     "nct": {"method.warmup": 20},
     "topofilter": {"method.warmup": 5},
     "d2l": {"method.warmup": 2, "method.horizon": 30},
+    "incv": {
+        "method.iterations": 2,
+        "method.fold_epochs": 4,
+        "method.ramp": 3,
+        "method.add_from": 7,
+    },
 }
 
 # Ours, for 30 epochs on vectors.
@@ -160,6 +178,12 @@ CIFAR10_FAST = {
     "topofilter": {"method.warmup": 3, "method.filter_every": 2},
     "iter_nld": {"method.warmup": 3, "method.detect_every": 3},
     "d2l": {"method.warmup": 1, "method.window": 3, "method.horizon": 10},
+    "incv": {
+        "method.iterations": 1,
+        "method.fold_epochs": 3,
+        "method.ramp": 3,
+        "method.add_from": 3,
+    },
 }
 
 # Fraction of wrong labels that the publishers estimate.

@@ -84,6 +84,7 @@ METHOD_OF = {  # a row of the paper -> our method; the other rows are not implem
     "Forward": "forward",
     "GCE": "gce",
     "IterNLD": "iter_nld",
+    "Iterative-CV": "incv",
     "MentorNet": "mentornet",
     "NCT": "nct",
     "NLNL": "nlnl",

@@ -11,6 +11,7 @@ from spr_jax.methods import (
     iterative_detection,
     negative_learning,
     nested_co_teaching,
+    noisy_cross_validation,
     peers,
     pencil,
     plc,
@@ -51,6 +52,7 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "iter_nld": iterative_detection.iter_nld,
     "d2l": dimensionality.d2l,
     "rog": generative_head.rog,
+    "incv": noisy_cross_validation.incv,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

@@ -105,8 +105,8 @@ def is_lost(labels, clean):
     lost = ~np.isin(labels, labels[clean])
     if lost.any():
         warnings.warn(
-            f"No examples of the classes {np.unique(labels[lost]).tolist()} hang together, as "
-            "those of few examples may not; all of theirs are kept.",
+            f"Nothing of the classes {np.unique(labels[lost]).tolist()} was selected, as "
+            "can happen to those of few examples; all of theirs are kept.",
             stacklevel=2,
         )
     return lost

@@ -171,7 +171,6 @@ def test_rows_of_the_paper_are_ours_or_stand_for_themselves():
         *METHODS
     }
     assert printed - {*paper_results.METHOD_OF} == {
-        "Iterative-CV",
         "DivideMix",
     }
     rows = paper_results.variants(["spr", "dropout", "sr"])

@@ -110,7 +110,7 @@ def test_a_class_that_would_vanish_is_kept_and_named():
     features, labels, truth = blobs(flipped=0.0)
     labels = labels.copy()
     labels[[0, 40]] = C  # two examples of a fourth class, amid two others
-    with pytest.warns(UserWarning, match=r"classes \[3\] hang together"):
+    with pytest.warns(UserWarning, match=r"classes \[3\] was selected"):
         clean = filtered(features, labels)
     assert clean[[0, 40]].all()
 

@@ -34,9 +34,9 @@ def d2l(warmup: int = 40, window: int = 5, horizon: int = 120) -> Method:
       window: epochs after it whose LID the next is first compared with.
       horizon: E, after which alpha is at most 1/e: the authors' epochs for CIFAR-10, 50 for MNIST.
     """
-    expect(warmup >= 1, "warmup", warmup, "1 or more")
+    for name, value in {"warmup": warmup, "horizon": horizon}.items():
+        expect(value >= 1, name, value, "1 or more")
     expect(window >= 2, "window", window, "2 or more")
-    expect(horizon >= 1, "horizon", horizon, "1 or more")
 
     def init(labels, num_classes):
         return {

@@ -21,8 +21,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import random
 
-from spr_jax.losses import cross_entropy
-from spr_jax.methods.method import Method, expect, nth_probability, weighted_mean
+from spr_jax.methods.method import Method, expect, nth_probability
+from spr_jax.methods.robust_loss import ce
 
 
 def rog(keep: float = 0.7, rounds: int = 1) -> Method:
@@ -48,11 +48,6 @@ def rog(keep: float = 0.7, rounds: int = 1) -> Method:
             "offsets": jnp.zeros(num_classes, jnp.float32),
         }
 
-    def loss(networks, batch, memory, key):
-        output, network = networks[0].forward(batch.images, key)
-        each = cross_entropy(output.logits, batch.labels)
-        return weighted_mean(each, batch.weights), ((network,), {})
-
     def revise(memory, epoch, key):
         seen, num_classes = np.asarray(epoch.visited), len(memory["offsets"])
         features = np.asarray(epoch.scan(averaged=True)["features"], np.float64)[seen]
@@ -73,14 +68,8 @@ def rog(keep: float = 0.7, rounds: int = 1) -> Method:
         features = networks[0].predict(images).features - memory["center"]
         return jax.nn.softmax(features @ memory["slopes"].T + memory["offsets"])
 
-    return Method(
-        init,
-        (loss,),
-        revise,
-        predict,
-        needs_features=True,
-        predict_beside={"softmax": nth_probability(0)},
-    )
+    trained = ce()._replace(init=init, revise=revise, predict=predict, needs_features=True)
+    return trained._replace(predict_beside={"softmax": nth_probability(0)})
 
 
 def lowest(values, labels, keep):

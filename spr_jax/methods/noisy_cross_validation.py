@@ -24,9 +24,9 @@ from jax import lax, random
 
 from spr_jax.devices import AXIS
 from spr_jax.losses import cross_entropy
-from spr_jax.methods.batch_masks import easiest, mean_over
+from spr_jax.methods.batch_masks import mean_over
 from spr_jax.methods.method import Method, Stage, expect, training_weights
-from spr_jax.methods.peers import SCORED, forward_all
+from spr_jax.methods.peers import SCORED, forward_all, taught_by_peer
 from spr_jax.methods.topofilter import is_lost
 
 CANDIDATE, SELECTED, DISCARDED = range(3)
@@ -49,15 +49,14 @@ def incv(
       iterations: of the cross-validation.
       fold_epochs: epochs of each of its trainings, two per iteration, all from the same weights.
       top: classes that count as predicted, the most probable ones; c - 1 above is c / top - 1.
-      symmetric: the noise is; if not, nothing is discarded, and c - 1 in the last formula is 1.
+      symmetric: whether the noise is; if not, nothing is discarded, and c - 1 in the last formula is 1.
       ramp: epochs in which the fraction left out grows from zero.
       add_from: epoch of co-teaching from which candidates are offered, for each two selected
         examples at most one; twice as late if the noise is asymmetric, or e above 0.6.
     """
-    expect(iterations >= 1, "iterations", iterations, "1 or more")
-    expect(fold_epochs >= 1, "fold_epochs", fold_epochs, "1 or more")
-    expect(top >= 1, "top", top, "1 or more")
-    expect(ramp >= 1, "ramp", ramp, "1 or more")
+    counts = {"iterations": iterations, "fold_epochs": fold_epochs, "top": top, "ramp": ramp}
+    for name, value in counts.items():
+        expect(value >= 1, name, value, "1 or more")
     expect(add_from >= 0, "add_from", add_from, "0 or more")
 
     def init(labels, num_classes):
@@ -71,7 +70,7 @@ def incv(
             "clean": jnp.ones(len(labels), bool),
         }
 
-    def all_selected(labels, num_classes):
+    def all_selected(labels, num_classes):  # until the folds hand on what they found
         memory = init(labels, num_classes)
         return memory | {"role": memory["role"] + SELECTED, "noise_rate": jnp.float32(0)}
 
@@ -116,20 +115,15 @@ def incv(
         losses = [cross_entropy(output.logits, batch.labels) for output in outputs]
         role, rate, real = memory["role"][batch.index], memory["noise_rate"], batch.weights > 0
         first = add_from * jnp.where(symmetric & (rate <= 0.6), 1, 2)
-        selected_per_candidate = count(memory, SELECTED) / count(memory, CANDIDATE)
-        offered = random.uniform(draw_key, role.shape) < selected_per_candidate / 2
+        num_candidates, num_selected, _ = jnp.bincount(memory["role"], length=3)
+        offered = random.uniform(draw_key, role.shape) < num_selected / num_candidates / 2
         selected = real & (role == SELECTED)
         among = selected | (real & (role == CANDIDATE) & offered & (batch.epoch >= first))
         wrong = wrong_among_selected(rate, outputs[0].logits.shape[1] if symmetric else 2)
         # As many are learned from as without the candidates.
         share = lax.psum(selected.sum(), AXIS) / jnp.maximum(lax.psum(among.sum(), AXIS), 1)
         share *= 1 - wrong * jnp.minimum(batch.epoch / ramp, 1)
-        easy_for_peer = reversed([easiest(each, among, share) for each in losses])
-        means = [
-            mean_over(easy, each, batch.weights)
-            for easy, each in zip(easy_for_peer, losses, strict=True)
-        ]
-        return sum(means), (networks, {})
+        return taught_by_peer(losses, among, share, batch.weights), (networks, {})
 
     def describe(memory, epoch):
         known = memory["noise_rate"] >= 0
@@ -154,7 +148,3 @@ def estimate_noise(agreement, num_classes, top=1):
 def wrong_among_selected(rate, num_classes):
     """Fraction of wrong labels among those that agree: label and network are wrong alike."""
     return rate**2 / (rate**2 + (num_classes - 1) * (1 - rate) ** 2)
-
-
-def count(memory, role):
-    return jnp.sum(memory["role"] == role)

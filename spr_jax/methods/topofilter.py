@@ -39,9 +39,9 @@ def topofilter(
       agreement: votes that a label needs besides the majority, as a fraction of those neighbors.
     """
     expect(warmup >= 0, "warmup", warmup, "0 or more")
-    expect(filter_every >= 1, "filter_every", filter_every, "1 or more")
-    expect(graph_neighbors >= 1, "graph_neighbors", graph_neighbors, "1 or more")
-    expect(vote_neighbors >= 1, "vote_neighbors", vote_neighbors, "1 or more")
+    counts = {"graph_neighbors": graph_neighbors, "vote_neighbors": vote_neighbors}
+    for name, value in (counts | {"filter_every": filter_every}).items():
+        expect(value >= 1, name, value, "1 or more")
     expect(0 <= agreement <= 1, "agreement", agreement, "a fraction from 0 to 1")
 
     def init(labels, num_classes):

@@ -49,7 +49,7 @@ def incv(
       iterations: of the cross-validation.
       fold_epochs: epochs of each of its trainings, two per iteration, all from the same weights.
       top: classes that count as predicted, the most probable ones; c - 1 above is c / top - 1.
-      symmetric: whether the noise is; if not, nothing is discarded, and c - 1 in the last formula is 1.
+      symmetric: whether the noise is; if not, nothing is discarded, and the last c - 1 above is 1.
       ramp: epochs in which the fraction left out grows from zero.
       add_from: epoch of co-teaching from which candidates are offered, for each two selected
         examples at most one; twice as late if the noise is asymmetric, or e above 0.6.

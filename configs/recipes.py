@@ -32,6 +32,11 @@ MNIST = {
     "pencil": {"method.warmup": 10, "method.label_epochs": 25},
     "plc": {"method.warmup": 10},
     "nct": {"method.sigma": 10.0, "method.warmup": 35},
+    "topofilter": {"method.warmup": 10},
+    # https://github.com/xingjunm/dimensionality-driven-learning
+    "d2l": {"method.warmup": 5, "method.horizon": 50},
+    # Ours: co-teaching for as long as any other method trains.
+    "incv": {"epochs": 130, "method.fold_epochs": 10, "method.add_from": 20},
 }
 
 CIFAR10 = {
@@ -74,6 +79,10 @@ CIFAR10 = {
     },
     # Ours, as above.
     "forward": {"epochs": 360, "method.estimate_epochs": 180},
+    "iter_nld": {"method.warmup": 30, "method.detect_every": 15},  # eleven rounds in all
+    "d2l": {"method.horizon": 180},
+    # https://github.com/chenpf1025/noisy_label_understanding_utilizing
+    "incv": {"epochs": 600, "method.fold_epochs": 50},
 }
 
 ANIMAL10N = {
@@ -98,6 +107,7 @@ ANIMAL10N = {
     },
     # Ours, as above.
     "forward": {"epochs": 320, "method.estimate_epochs": 160},
+    "incv": {"epochs": 560, "method.fold_epochs": 50},
 }
 
 WEBVISION = {
@@ -108,6 +118,7 @@ WEBVISION = {
     "divide_mix": {"method.warmup": 1, "method.mixup": 0.5, "method.unlabeled_weight": 0.0},
     # Ours, as above.
     "forward": {"epochs": 600, "method.estimate_epochs": 300},
+    "incv": {"epochs": 700, "method.fold_epochs": 50},
 }
 
 # Ours, so that a short run has all stages.
@@ -127,6 +138,15 @@ DIGITS = {
     "divide_mix": {"method.warmup": 3, "method.ramp": 8},
     # In few epochs terms must grow faster.
     "sop": {"method.u_rate": 5.0, "method.v_rate": 5.0, "method.strong": "none"},
+    "topofilter": {"method.warmup": 3},
+    "iter_nld": {"method.detect_every": 5},
+    "d2l": {"method.warmup": 1, "method.window": 3, "method.horizon": 20},
+    "incv": {
+        "method.iterations": 2,
+        "method.fold_epochs": 2,
+        "method.ramp": 3,
+        "method.add_from": 6,
+    },
 }
 FOLDER = {
     "divide_mix": {"method.warmup": 5, "method.ramp": 8},
@@ -134,6 +154,14 @@ FOLDER = {
     "forward": {"method.estimate_epochs": 15},
     "pencil": {"method.warmup": 5, "method.label_epochs": 15},
     "nct": {"method.warmup": 20},
+    "topofilter": {"method.warmup": 5},
+    "d2l": {"method.warmup": 2, "method.horizon": 30},
+    "incv": {
+        "method.iterations": 2,
+        "method.fold_epochs": 4,
+        "method.ramp": 3,
+        "method.add_from": 7,
+    },
 }
 
 # Ours, for 30 epochs on vectors.
@@ -161,6 +189,15 @@ CIFAR10_FAST = {
     "co_teaching": {"method.ramp": 3},
     "co_teaching_plus": {"method.ramp": 3, "method.warmup": 3},
     "nct": {"method.sigma": 10.0, "method.warmup": 6},
+    "topofilter": {"method.warmup": 3, "method.filter_every": 2},
+    "iter_nld": {"method.warmup": 3, "method.detect_every": 3},
+    "d2l": {"method.warmup": 1, "method.window": 3, "method.horizon": 10},
+    "incv": {
+        "method.iterations": 1,
+        "method.fold_epochs": 3,
+        "method.ramp": 3,
+        "method.add_from": 3,
+    },
 }
 
 # Fraction of wrong labels that the publishers estimate.

@@ -84,17 +84,21 @@ METHOD_OF = {  # a row of the paper -> our method; the other rows are not implem
     "Forgetting": "dropout",
     "Forward": "forward",
     "GCE": "gce",
+    "IterNLD": "iter_nld",
+    "Iterative-CV": "incv",
     "MentorNet": "mentornet",
     "NCT": "nct",
     "NLNL": "nlnl",
     "Nested": "nested",
     "PENCIL": "pencil",
     "PLC": "plc",
+    "RoG": "rog",
     "SCE": "sce",
     "SELFIE": "selfie",
     "SPR": "spr",
     "SR": "sr",
     "Standard": "ce",
+    "TopoFilter": "topofilter",
 }
 
 

@@ -27,18 +27,24 @@ SMALL = {"digits": "digits, C2F2"}
 SMALL_NOISE = ("sym-0.4", "sym-0.8", "asym-0.4")
 LAST, BEST = "test accuracy, last epoch", "test accuracy, best on test"
 MEASURES = (LAST, BEST, "label precision, last epoch")
-# Options that count epochs, and so shrink with the budget.
+# Options that count epochs or trainings, and so shrink with the budget.
 STAGES = (
+    "add_from",
+    "detect_every",
     "estimate_epochs",
+    "filter_every",
+    "fold_epochs",
     "grow_every",
     "history",
+    "horizon",
+    "iterations",
     "label_epochs",
     "ramp",
     "restart_every",
     "stage_epochs",
     "warmup",
 )
-FEWEST = 3  # epochs: no method has more stages
+FEWEST = 3  # epochs: so shortened, no method has more stages
 
 
 def cells(options: Namespace) -> study.Cells:
@@ -74,6 +80,8 @@ def budget(file: str, method: str, epochs: int | None) -> dict[str, int]:
         raise ValueError(f"epochs is {epochs}; give {FEWEST} or more, for methods of three stages.")
     stages = {name: config.method[name] for name in STAGES if config.method.get(name)}
     scaled = {name: max(1, value * epochs // config.epochs) for name, value in stages.items()}
+    for name in scaled.keys() & {"iterations"}:  # more epochs make longer trainings, not more
+        scaled[name] = min(scaled[name], stages[name])
     return {"epochs": epochs} | {f"method.{name}": value for name, value in scaled.items()}
 
 
@@ -151,8 +159,7 @@ def remarks(options: Namespace) -> str:
             "MNIST from SR. Ours are all trained as SPR is, so a number in brackets says nothing "
             "about the one beside it but in the rows of SPR. "
             "`sym-0.4` is symmetric noise of rate 0.4; asymmetric noise corrupts fewer labels than "
-            "its rate says, as in the released code. IterNLD, RoG and TopoFilter are not "
-            "implemented."
+            "its rate says, as in the released code."
         )
     if not options.small:
         sentences.append(

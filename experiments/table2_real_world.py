@@ -86,8 +86,7 @@ def remarks(options: Namespace) -> str:
         )
     return (
         f"{unit} The paper's numbers are top-1; it does not say which epoch they belong to. "
-        "Iterative-CV is not implemented. ImageNet is the second test set of "
-        "WebVision."
+        "ImageNet is the second test set of WebVision."
     )
 
 

@@ -3,11 +3,16 @@
 from collections.abc import Callable
 
 from spr_jax.methods import (
+    dimensionality,
     divide_mix,
+    early_learning,
     feature_dropout,
     forward_correction,
+    generative_head,
+    iterative_detection,
     negative_learning,
     nested_co_teaching,
+    noisy_cross_validation,
     peers,
     pencil,
     plc,
@@ -19,6 +24,7 @@ from spr_jax.methods import (
     spr_plus,
     spr_references,
     ssr,
+    topofilter,
 )
 from spr_jax.methods.method import Method, Stage
 
@@ -49,6 +55,12 @@ METHODS: dict[str, Callable[..., Method | tuple[Stage, ...]]] = {
     "sop": sop.sop,
     "ssr": ssr.ssr,
     "spr_plus": spr_plus.spr_plus,
+    "elr": early_learning.elr,
+    "topofilter": topofilter.topofilter,
+    "iter_nld": iterative_detection.iter_nld,
+    "d2l": dimensionality.d2l,
+    "rog": generative_head.rog,
+    "incv": noisy_cross_validation.incv,
     "small_loss": spr_references.small_loss,
     "oracle": spr_references.oracle,
 }

@@ -32,8 +32,9 @@ class Epoch(NamedTuple):
     record: Record  # [N, ...] each, as the steps recorded it
     visited: ArrayLike  # [N] bool; all, unless an incomplete last batch is dropped
     position: ArrayLike  # [N], place in the order of visits
-    # () -> logits and features [N, ...] that the first network has now, in eval mode; takes a pass
-    scan: Callable[[], Record] = dict
+    # (averaged=False) -> logits and features [N, ...] that the first network has now, in eval mode,
+    # or its running average, if the run has one; takes a pass
+    scan: Callable[..., Record] = dict
 
 
 def keep_memory(memory: Memory, epoch: Epoch, key: Array) -> Memory:
@@ -59,7 +60,7 @@ class Method(NamedTuple):
     """A way to learn from noisy labels.
 
     Attributes:
-      init: (labels, num_classes) -> memory; with `needs_truth`, (labels, num_classes, is_correct).
+      init: (labels, num_classes) -> memory; also given what the method needs.
       steps: losses (networks, batch, memory, key) -> (scalar, (networks, record)), traced.
         `batch.epoch` counts from the beginning of the stage. All record the same. Each is compiled
         to a program of its own: the host knows which one a step takes, and convolutions under
@@ -77,6 +78,7 @@ class Method(NamedTuple):
         logits and features of the first network instead and the logits of a second as `logits_1`,
         or "inputs": the features are the vectors of the data set themselves.
       needs_truth: hand `init` the mask [N] of correct labels. For upper bounds only.
+      needs_features: hand `init` the number of features.
       predict_beside: name -> function like `predict`, whose accuracy is logged beside that of
         `predict`, as test_top1_NAME.
     """
@@ -93,6 +95,7 @@ class Method(NamedTuple):
     extra: Any = None
     record_from: str = "train"
     needs_truth: bool = False
+    needs_features: bool = False
     predict_beside: Mapping[str, Callable[..., Array]] = MappingProxyType({})
 
 

@@ -78,12 +78,8 @@ def _taught_by_peer(rate_at, plain_epochs=math.inf, num_networks=2):
         losses = [cross_entropy(output.logits, batch.labels) for output in outputs]
         real, keep = batch.weights > 0, 1 - rate_at(batch.epoch)
         among = real & (disagree(outputs) | (batch.epoch < plain_epochs))
-        easy_for_peer = reversed([easiest(each, among, keep) for each in losses])
-        means = [
-            mean_over(easy, each, batch.weights)
-            for easy, each in zip(easy_for_peer, losses, strict=True)
-        ]
-        return sum(means), (networks, {"clean": easiest(losses[0], real, keep)})
+        value = taught_by_peer(losses, among, keep, batch.weights)
+        return value, (networks, {"clean": easiest(losses[0], real, keep)})
 
     def init(labels, num_classes):
         return {"clean": jnp.ones(len(labels), bool)}
@@ -126,6 +122,13 @@ def forward_all(networks, images, key):
     keys = random.split(key, len(networks))
     passes = [net.forward(images, own) for net, own in zip(networks, keys, strict=True)]
     return tuple(zip(*passes, strict=True))
+
+
+def taught_by_peer(losses, among, share, weights):
+    """Sum, over networks, their mean losses on the share of examples that their peer finds easy."""
+    easy_for_peer = reversed([easiest(each, among, share) for each in losses])
+    pairs = zip(easy_for_peer, losses, strict=True)
+    return sum(mean_over(easy, each, weights) for easy, each in pairs)
 
 
 def disagree(outputs):

@@ -43,6 +43,7 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
     stages = (Stage(method),) if isinstance(method, Method) else method
     count = len(dataset.train.labels)
     steps = num_steps(count, config.batch_size, drop_last=config.drop_last)
+    needs_features = any(stage.method.needs_features for stage in stages)
     return Run(
         dataset=dataset,
         stages=schedule_stages(config, stages, steps),
@@ -55,6 +56,7 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
         manifest=manifest,
         validation=validation,
         members=members,
+        num_features=count_features(config, dataset) if needs_features else 0,
     )
 
 
@@ -113,14 +115,8 @@ def hold_out(dataset: Dataset, share: float, seed: int) -> tuple[Dataset, Split 
 
 def init_state(config, run: Run, epoch: int = 0) -> TrainState:
     """Initialize networks for the run from `epoch` on, not yet replicated."""
-    stage, options = run.stage_at(epoch), dict(config.backbone)
-    backbone = BACKBONES[options.pop("name")](
-        dtype={"float32": None, "bfloat16": jnp.bfloat16}[config.dtype],
-        axis_name=AXIS if config.sync_batch_stats else None,
-        **options,
-    )
-    module = Classifier(backbone, run.dataset.num_classes)
-    images = jnp.zeros((1, *run.dataset.train.images.shape[1:]), jnp.float32)
+    stage, module = run.stage_at(epoch), make_module(config, run.dataset)
+    backbone, images = module.backbone, blank_image(run.dataset)
     keys = jax.random.split(
         run.key("init", 0 if stage.begins_as_the_run else epoch), stage.method.num_networks
     )
@@ -131,6 +127,29 @@ def init_state(config, run: Run, epoch: int = 0) -> TrainState:
         networks = tuple(network.replace(constants=constants) for network in networks)
     opt_states = tuple(stage.optimizer.init(network.params) for network in networks)
     return TrainState(networks, opt_states, networks if run.ema else (), jnp.int32(0))
+
+
+def make_module(config, dataset: Dataset) -> Classifier:
+    """The backbone of a config, with a head for the classes of the data set."""
+    options = dict(config.backbone)
+    backbone = BACKBONES[options.pop("name")](
+        dtype={"float32": None, "bfloat16": jnp.bfloat16}[config.dtype],
+        axis_name=AXIS if config.sync_batch_stats else None,
+        **options,
+    )
+    return Classifier(backbone, dataset.num_classes)
+
+
+def count_features(config, dataset: Dataset) -> int:
+    """Width of the features that the backbone makes of the images."""
+    make = partial(make_module(config, dataset).init_with_output, train=False)
+    output, _ = jax.eval_shape(make, jax.random.key(0), blank_image(dataset))
+    return output.features.shape[1]
+
+
+def blank_image(dataset: Dataset) -> jax.Array:
+    """A batch of one image, of zeros."""
+    return jnp.zeros((1, *dataset.train.images.shape[1:]), jnp.float32)
 
 
 def normalized_sample(dataset: Dataset, num_pixels: int = 5000 * 32 * 32) -> np.ndarray:
@@ -147,6 +166,8 @@ def init_memory(run: Run, stage: ScheduledStage) -> Memory:
     train = run.dataset.train
     labels = np.asarray(train.labels, np.int32)
     init = partial(stage.method.init, labels, run.dataset.num_classes)
+    if stage.method.needs_features:
+        init = partial(init, num_features=run.num_features)
     if not stage.method.needs_truth:
         return jax.device_get(init())
     if train.true_labels is None:

@@ -131,9 +131,12 @@ def finished_epoch(
     else:
         record = record_so_far(program, run, progress)
 
-    def scan():
-        empty = empty_buffers(run, stage, progress.state, progress.memory, of_scan=True)
-        filled = _scan(program, run, progress, data, empty)
+    def scan(averaged=False):
+        state = progress.state
+        if averaged:
+            state = state.replace(networks=state.evaluated)
+        empty = empty_buffers(run, stage, state, progress.memory, of_scan=True)
+        filled = _scan(program, run, progress._replace(state=state), data, empty)
         return record_so_far(program, run, progress._replace(buffers=filled))
 
     return Epoch(

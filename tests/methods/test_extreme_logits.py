@@ -4,6 +4,10 @@ import numpy as np
 import pytest
 from fakes import draw_logits, step_on_logits
 
+from spr_jax.methods.dimensionality import d2l
+from spr_jax.methods.early_learning import elr
+from spr_jax.methods.iterative_detection import iter_nld
+from spr_jax.methods.noisy_cross_validation import incv
 from spr_jax.methods.peers import co_teaching, co_teaching_plus, decoupling, mentornet
 from spr_jax.methods.pencil import pencil
 from spr_jax.methods.plc import plc
@@ -20,6 +24,10 @@ METHODS = {
     "plc": plc(),
     "selfie": selfie(),
     "sop": sop(consistency=0.0),
+    "elr": elr(),
+    "incv, teaching": incv()[-1].method,
+    "d2l": d2l(),
+    "iter_nld": iter_nld(),
 }
 
 

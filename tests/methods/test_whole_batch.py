@@ -19,6 +19,8 @@ CASES = {  # title -> method, options, stage, kind of step
     "mentornet": ("mentornet", {"forget_rate": 0.45, "ramp": 0}, 0, 0),
     "selfie": ("selfie", {"noise_rate": 0.3}, 0, 0),
     "nct, teaching": ("nct", {"sigma": 2.0, "forget_rate": 0.3}, 1, 0),
+    "iter_nld": ("iter_nld", {}, 0, 0),
+    "topofilter": ("topofilter", {}, 0, 0),
     "spr, CutMix": ("spr", {}, 0, 1),
     "spr, CutMix, clean with noisy": ("spr", {"pairing": "clean_noisy"}, 0, 1),
     "spr, mixup": ("spr", {"mixing": "mixup"}, 0, 1),

@@ -47,6 +47,17 @@ def test_a_method_that_needs_the_truth_gets_it_or_says_so():
         build.init_memory(blind, run.stages[0])
 
 
+def test_a_method_that_needs_the_number_of_features_gets_it():
+    config = digits_sym.get_config("rog")
+    resolve(config)
+    run = build.make_run(config)
+    (kernel,) = (net.params["head"]["kernel"] for net in build.init_state(config, run).networks)
+    assert build.init_memory(run, run.stages[0])["slopes"].shape == kernel.T.shape
+    config = digits_sym.get_config("ce")
+    resolve(config)
+    assert build.make_run(config).num_features == 0  # to find out takes a moment
+
+
 @pytest.mark.parametrize("preset", PRESETS)
 def test_a_description_says_what_the_preset_runs(preset):
     config = digits_sym.get_config()

@@ -270,6 +270,17 @@ def test_any_method_can_ask_for_a_scan():
     np.testing.assert_allclose(finished.scan()["logits"], expected.logits, rtol=1e-5, atol=1e-6)
 
 
+def test_a_scan_can_be_of_the_running_average():
+    case = Case(follow(), ema=0.9)
+    done = case.train()
+    pixels = (case.run.dataset.train.images.astype(np.float32) / 255 - 0.5) / 0.5
+    state, scan = jax_utils.unreplicate(done.state), case.finish(done).scan
+    for network, found in ((state.networks, scan()), (state.average, scan(averaged=True))):
+        expected = network[0].predict(pixels).logits
+        np.testing.assert_allclose(found["logits"], expected, rtol=1e-5, atol=1e-6)
+    assert abs(np.asarray(scan()["logits"]) - np.asarray(expected)).max() > 1e-3
+
+
 def test_spr_selects_from_a_scan():
     select = {"name": "share", "per_class": 0, "pca_dim": 2}
     method = METHODS["spr"](cutmix=0.0, record_from="scan", select=select)

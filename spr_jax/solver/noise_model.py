@@ -13,7 +13,8 @@ the example lies; or near a border between classes, where it may get the label o
 where p_1 and p_2 are the largest two of P(. | x): people err where it is hard. The parameters
 maximize the likelihood of the given labels, sum_i log sum_t P(t | x_i) P(y_i | t, x_i), with weak
 priors; it also decides how much each view counts. Bayes' rule then gives the probability that a
-label is wrong.
+label is wrong. No label is more frequent in a true class than its own (T[t, t] >= T[t, y]): else
+half of a large class could pass for the mislabeled rest of a rare one.
 
 Features and labels alone cannot tell wrong labels near a border from classes that overlap there:
 both make P(y | x) flat, and the likelihood is the same. Where features are weak, examples are near
@@ -25,6 +26,7 @@ OVERLAP_COST per nat from there to about MUCH, and nothing more beyond, where fe
 `label_noise.py` gives the mean of both.
 """
 
+import math
 from functools import partial
 from typing import NamedTuple
 
@@ -151,14 +153,14 @@ def joint(model: Model, scores: Array, labels: Array) -> Array:
 def _usual_transition(c, correct):
     """Parameters of a T in which labels are correct with this probability in all classes."""
     if c > MANY_CLASSES:
-        return jnp.full(c, np.log(correct / (1 - correct)))
+        return jnp.full(c, math.log(correct / (1 - correct)))
     return jnp.log(jnp.where(jnp.eye(c) > 0, correct, (1 - correct) / (c - 1)))
 
 
 def _log_right_and_wrong(log_odds):
     """Log of the diagonal of T, and of the other entries of each row, [c] both."""
     others = max(len(log_odds) - 1, 1)
-    return jax.nn.log_sigmoid(log_odds), jax.nn.log_sigmoid(-log_odds) - np.log(others)
+    return jax.nn.log_sigmoid(log_odds), jax.nn.log_sigmoid(-log_odds) - math.log(others)
 
 
 def log_transition(model: Model) -> Array:
@@ -241,7 +243,9 @@ def fit(
         cost = stage.overlap_cost * overlap_cost(weights @ entropy / size, little)
         border = border_errors(used, log_p)
         cost += BORDER_COST * (weights @ border) / size
-        correct = jnp.exp(jnp.diagonal(log_transition(used)))  # T[t, t]
+        log_t = log_transition(used)
+        cost += jnp.sum(jnp.maximum(log_t - jnp.diagonal(log_t)[:, None], 0) ** 2)
+        correct = jnp.exp(jnp.diagonal(log_t))
         by_matrix = (1 - border) * (1 - correct @ jnp.exp(log_p))
         cost += (1 - stage.overlap_cost) * MATRIX_COST * (weights @ by_matrix) / size
         return cost - (weights @ likelihood + log_prior(used)) / size

@@ -353,3 +353,15 @@ def test_the_cautious_reading_finds_only_errors_that_the_labels_speak_for(slope,
     found = np.asarray(posterior_of(overlap, scores, labels))
     estimate = 1 - found[labels, np.arange(2000)].mean()
     assert abs(estimate - rate) < 0.05
+
+
+def test_no_label_is_more_frequent_in_a_class_than_its_own():
+    """Half of a large class could else pass for the mislabeled rest of a rare one."""
+    generator = np.random.default_rng(0)
+    scores = generator.standard_normal((1, 2, 2000))
+    likely = 1 / (1 + np.exp(3 - 0.5 * (scores[0, 1] - scores[0, 0])))
+    labels = (generator.random(2000) < likely).astype(int)
+    start = Model(np.ones(1), np.zeros(2), np.log([[0.98, 0.02], [0.9, 0.1]]), BORDER, None)
+    found = fitted(scores, labels, np.ones(2000), start)
+    transition = np.asarray(jax.nn.softmax(found.transition, axis=1))
+    assert np.all(np.diagonal(transition)[:, None] > 0.95 * transition)

@@ -48,6 +48,7 @@ OVERLAP_COST = 0.15  # nats of likelihood per nat of entropy between them
 USUAL_EXPONENT = -0.5  # log k: errors near a border fall off about as the root of the odds
 BORDER_COST = 0.05  # nats of likelihood per example that is wrong for being near a border
 MATRIX_COST = 0.1  # and by T, in the reading which calls labels correct where it can
+SURPLUS_COST = 0.1  # of log(T[t, y] / T[t, t])^2 where it is above 0; more makes fits stop early
 JACKKNIFE_GROUPS = 8
 SAME_WEIGHT = 1.0  # prior precision of the difference between the views, in units of examples
 MOST_CLASSES = 30  # for models that mix scores; the cost grows with the square
@@ -244,7 +245,8 @@ def fit(
         border = border_errors(used, log_p)
         cost += BORDER_COST * (weights @ border) / size
         log_t = log_transition(used)
-        cost += jnp.sum(jnp.maximum(log_t - jnp.diagonal(log_t)[:, None], 0) ** 2)
+        surplus = jnp.maximum(log_t - jnp.diagonal(log_t)[:, None], 0)
+        cost += SURPLUS_COST * jnp.sum(surplus**2)
         correct = jnp.exp(jnp.diagonal(log_t))
         by_matrix = (1 - border) * (1 - correct @ jnp.exp(log_p))
         cost += (1 - stage.overlap_cost) * MATRIX_COST * (weights @ by_matrix) / size

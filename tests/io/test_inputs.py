@@ -166,13 +166,13 @@ def test_a_sparse_matrix_is_written_out_or_reduced(monkeypatch):
 @pytest.mark.slow
 def test_a_reduced_sparse_matrix_gives_the_same_answer(monkeypatch):
     sparse = pytest.importorskip("scipy.sparse")
-    features, labels, _ = make_data(300, d=30)  # all are among the dimensions of neighbors
+    features, labels, _ = make_data(300, d=60)
     features[features < 1] = 0
     dense = find_label_errors(features, labels, pca_dim=8)
     monkeypatch.setattr(inputs, "MAX_DENSE", 0)
     found = find_label_errors(sparse.csr_matrix(features), labels, pca_dim=8)
-    # How far rounding moves a fit that stops at a tolerance depends on the processor.
-    np.testing.assert_allclose(found.error_probability, dense.error_probability, atol=0.01)
+    # Of 60 directions, all alike but a few, others are among the 32 in which neighbors are sought.
+    np.testing.assert_allclose(found.error_probability, dense.error_probability, atol=0.05)
     np.testing.assert_allclose(found.noise.rate, dense.noise.rate, atol=2e-3)
     assert (found.clean == dense.clean).mean() > 0.99
 

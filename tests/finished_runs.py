@@ -29,7 +29,8 @@ def leave(run, out, summary, *, commit="here", wrong=0.4):
 def table_options(*arguments):
     """The options of a table, as its parser has them."""
     several = {"dataset": None, "noise": None, "methods": None, "epochs": None}
-    options = study.arguments("A table.", "table").parse_args(arguments)
+    parser = study.arguments("A table.", "table", on_features=True, fast=True)
+    options = parser.parse_args(arguments)
     return SimpleNamespace(**several | vars(options))
 
 

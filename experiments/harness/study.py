@@ -34,6 +34,11 @@ from spr_jax.registry import suggestion
 Cells = dict[Hashable, list[Run]]
 FEATURES = "frozen features of CIFAR-10"
 FEATURES_CONFIG = "configs/cifar10_features.py"
+# A quarter of the config's network and more epochs: plain training memorizes wrong labels, and a
+# run takes a quarter of an hour on two cores.
+FAST_CONFIG = "configs/cifar10_fast.py"
+FAST_FIELDS = {"backbone.widths": (32, 64, 128), "epochs": 16}
+FAST = f"a network of the airbench family, {FAST_FIELDS['epochs']} epochs"
 # Figures that draw more of a run than its summary: they run it again where its folder is gone.
 NEED_FOLDERS = ("figure_features", "figure_precision")
 MOST_SHOWN = 20  # commands; a longer list is folded
@@ -74,10 +79,14 @@ def report_arguments(doc: str, name: str) -> argparse.ArgumentParser:
     return parser
 
 
-def arguments(doc: str, name: str, *, on_features: bool = False) -> argparse.ArgumentParser:
-    """The options that all studies share; some can also be made on frozen features."""
+def arguments(
+    doc: str, name: str, *, on_features: bool = False, fast: bool = False
+) -> argparse.ArgumentParser:
+    """The options that all studies share; some are also made on frozen features, or fast."""
     parser = report_arguments(doc, name)
     add = parser.add_argument
+    if fast:
+        add("--fast", action="store_true", help=f"on CIFAR-10 by {FAST}, for two cores")
     if on_features:
         add("--features", action="store_true", help=f"on {FEATURES}, as table1_features has them")
     add("--data_dir", default="", help="where data sets are kept")
@@ -87,17 +96,25 @@ def arguments(doc: str, name: str, *, on_features: bool = False) -> argparse.Arg
 
 
 def parse(parser: argparse.ArgumentParser, given: Sequence[str] | None) -> argparse.Namespace:
-    """The user's options; a study that is small or on features has a report of its own."""
+    """The user's options; a study that is small, fast or on features has a report of its own."""
     options = parser.parse_args(given)
-    if options.small and on_features(options):
-        fail("--small and --features exclude each other; give one of them.")
-    options.name += "_small" * options.small + "_features" * on_features(options)
+    variants = {"small": options.small, "features": on_features(options), "fast": is_fast(options)}
+    chosen = [name for name, given in variants.items() if given]
+    if len(chosen) > 1:
+        names = " and ".join(f"--{name}" for name in chosen)
+        fail(f"{names} exclude each other; give one of them.")
+    options.name = "_".join([options.name, *chosen])
     return options
 
 
 def on_features(options: argparse.Namespace) -> bool:
     """Whether the study is made on frozen features instead of images."""
     return getattr(options, "features", False)
+
+
+def is_fast(options: argparse.Namespace) -> bool:
+    """Whether the study is made with the fast network."""
+    return getattr(options, "fast", False)
 
 
 def positive(text: str) -> int:

@@ -1,7 +1,5 @@
 """Every cell of a table is a run that starts, and the paper's rows are ours or their own."""
 
-import argparse
-
 import pytest
 from finished_runs import table_options
 
@@ -40,10 +38,19 @@ def test_every_cell_can_be_run_and_has_a_folder_of_its_own(script, small, tmp_pa
     assert len(homes) == 2 * len(cells) or shared
 
 
+def test_the_fast_ablation_bounds_the_whole_method_by_the_true_clean_set():
+    cells = table3_ablation.cells(table_options("--fast"))
+    networks = {check_run(cell[0]).backbone.name for cell in cells.values()}
+    assert networks == {"whitened"} and len(cells) == 7 + 4 + 1
+    whole = check_run(cells["noise_model", "CE + SPR + lq + CutMix"][0])
+    bound = check_run(cells["noise_model", table3_ablation.BOUND][0])
+    assert (whole.method.name, bound.method.name) == ("spr", "oracle")
+    for field, value in bound.method.items():
+        assert field == "name" or whole.method[field] == value, field
+
+
 def test_the_ablation_on_features_turns_every_part_on_and_off():
-    cells = table3_ablation.cells(
-        argparse.Namespace(features=True, small=False, seeds=1, data_dir="DIR")
-    )
+    cells = table3_ablation.cells(table_options("--features", "--data_dir=DIR"))
     whole = check_run(cells["noise_model", "CE + SPR + lq + CutMix"][0])
     assert (whole.dataset.name, whole.method.mixing) == ("features", "mixup")
     assert whole.method.penalty_weight == 1.2 and whole.method.cutmix == 0.5

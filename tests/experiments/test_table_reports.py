@@ -216,6 +216,7 @@ MISTAKES = {
     "epochs": (table1_synthetic, ["--epochs=2"], "epochs is 2; give 3 or more"),
     "real data": (table2_real_world, ["--dataset=animal"], "did you mean 'animal10n'?"),
     "seeds": (table3_ablation, ["--seeds=0"], "--seeds: '0' is not a whole number of at least 1."),
+    "variants": (table3_ablation, ["--small", "--fast"], "--small and --fast exclude each other"),
     "jobs": (table3_ablation, ["--jobs=0"], "jobs is 0; expected 1 or more."),
     "no measurement": (table4_time, ["--read"], "measure first, without --read."),
     "no folder": (table4_time, ["--read", "--out=README.md/out"], "README.md is not a folder"),

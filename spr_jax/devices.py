@@ -100,11 +100,13 @@ def keep_freed_memory() -> None:
     """Let the C library reuse freed memory rather than return it to the system.
 
     XLA allocates the buffers of every call anew, and when they come fresh from the system each of
-    their pages costs a fault: up to half of a training step on the CPU. Only glibc can do this.
+    their pages costs a fault: up to half of a training step on the CPU. Only glibc can do this. It
+    returns memory of all arenas but the main one, whatever it is told, so there is only that.
     """
-    trim_threshold, mmap_max = -1, -4  # constants of malloc.h
+    trim_threshold, mmap_max, arena_max = -1, -4, -8  # constants of malloc.h
     mallopt = sys.platform == "linux" and getattr(ctypes.CDLL(None), "mallopt", None)
     if mallopt:
+        mallopt(arena_max, 1)
         mallopt(mmap_max, 0)
         mallopt(trim_threshold, 2**31 - 1)
 

@@ -108,7 +108,7 @@ def remarks(options: Namespace) -> str:
     if options.small:
         return (
             f"{text} These are scikit-learn's digits, 1,438 training and 359 test images of 8x8 "
-            "pixels without augmentation. A test image is 0.28 per cent, so differences of one seed "
+            "pixels without augmentation. A test image is 0.28 per cent: differences of one seed "
             "below one per cent say little, and none says what a part adds on photographs."
         )
     if study.on_features(options):

@@ -76,6 +76,8 @@ class Method(NamedTuple):
       on_top: for each view, an augmentation that follows the data set's own; empty for none.
       extra: a Flax module of features whose parameters are trained with each network's own, as
         `network.params["extra"]`; None for none. Stages without a restart share it.
+      goes_back: (memory after an epoch) -> whether the networks return to those at the end of the
+        epoch before, with which this one began; on the host. None: never.
       record_from: "train", or "scan" for an eval-mode pass after the epoch, which records the
         logits and features of the first network instead and the logits of a second as `logits_1`,
         or "inputs": the features are the vectors of the data set themselves.
@@ -96,6 +98,7 @@ class Method(NamedTuple):
     num_views: int = 1
     on_top: tuple[str, ...] = ()
     extra: Any = None
+    goes_back: Callable[[Memory], bool] | None = None
     record_from: str = "train"
     needs_truth: bool = False
     needs_widths: bool = False

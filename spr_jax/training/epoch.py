@@ -5,7 +5,7 @@ that are replicated or spread where they are used.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ class Progress(NamedTuple):
     best: dict[str, dict]  # metric -> row of the epoch that is best on it
     buffers: dict[str, Array]  # [devices, steps, b, ...], the record of this epoch so far
     losses: tuple[Array | np.ndarray, ...] = ()  # of each step of this epoch
+    earlier: tuple[Any, ...] = ()  # networks that the method may return to; on the host
 
     @property
     def steps_taken(self) -> int:

@@ -101,6 +101,7 @@ def assert_predicts_probabilities(method, networks, memory):
     np.testing.assert_allclose(found.sum(axis=-1), 1, atol=1e-6)
 
 
+@pytest.mark.filterwarnings("ignore:Dimension is measured")  # of few examples
 @pytest.mark.parametrize("name", marked)
 def test_a_stage_keeps_the_promises_of_the_contract(name):
     method = STAGES[name]

@@ -83,8 +83,8 @@ def d2l(warmup: int = 40, window: int = 5, horizon: int = 120, returns: bool = T
             "alpha": float(memory["alpha"]),
         }
 
-    turn = {"goes_back": lambda memory: bool(memory["goes_back"]), "record_from": "scan"}
-    return Method(init, (loss,), revise, describe=describe, **turn)
+    method = Method(init, (loss,), revise, describe=describe, record_from="scan")
+    return method._replace(goes_back=lambda memory: bool(memory["goes_back"]))
 
 
 def mean_dimension(features, key):

@@ -82,20 +82,14 @@ def rog(keep: float = 0.7, rounds: int = 1, layers: int = 4) -> Method:
         for number, outputs in enumerate([*inner, found["features"]][-layers:]):
             outputs, name = np.asarray(outputs, np.float64), f"layer_{number}"
             num_classes = len(memory[name]["offsets"])
-            kept, head = fit(outputs[learned], labels[learned], draws[learned], num_classes)
+            examples = outputs[learned], labels[learned], draws[learned]
+            kept, head = fit(*examples, num_classes, keep, rounds)
             memory = memory | {name: head}
             p = np.asarray(posterior(head, outputs[held]))
             likely.append(p[np.arange(len(p)), labels[held]])
         clean = np.asarray(memory["clean"]) & ~seen
         clean[learned] = kept
         return memory | {"clean": clean, "shares": best_shares(np.stack(likely, axis=1))}
-
-    def fit(outputs, labels, draws, num_classes):
-        kept = lowest(draws, labels, keep)
-        for _ in range(rounds):
-            kept = concentrate(outputs, labels, kept, num_classes, keep)
-        fitted = gaussians(outputs, labels, kept, num_classes)
-        return kept, linear_head(*fitted, np.isin(np.arange(num_classes), labels))
 
     def predict(networks, memory, images):
         output, inner = networks[0].inspect(images)
@@ -109,6 +103,15 @@ def rog(keep: float = 0.7, rounds: int = 1, layers: int = 4) -> Method:
     beside = {"softmax": nth_probability(0)}
     method = Method(init, (loss,), revise, predict, describe, predict_beside=beside)
     return method._replace(needs_widths=True)
+
+
+def fit(outputs, labels, draws, num_classes, keep, rounds):
+    """Which examples Gaussians are fitted to, and the head that they lead to."""
+    kept = lowest(draws, labels, keep)
+    for _ in range(rounds):
+        kept = concentrate(outputs, labels, kept, num_classes, keep)
+    fitted = gaussians(outputs, labels, kept, num_classes)
+    return kept, linear_head(*fitted, np.isin(np.arange(num_classes), labels))
 
 
 def posterior(head, outputs):

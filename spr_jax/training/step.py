@@ -140,16 +140,13 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
         ]
         return so_far + lax.psum(jnp.stack([hits[:, 0].sum(), hits.sum(), *beside]), AXIS)
 
-    def normalized(images):
-        return augment.normalise(images, dataset.mean, dataset.std)
-
+    normalized = partial(augment.normalise, mean=dataset.mean, std=dataset.std)
     pmap = partial(jax.pmap, axis_name=AXIS)
     pmap_step = partial(pmap, in_axes=(0,) * 7 + (None,) * 3, donate_argnums=(0, 1))
+    pmap_scan = partial(pmap, in_axes=(0,) * 4 + (None,) * 2, static_broadcasted_argnums=5)
     return Program(
         steps=tuple(pmap_step(partial(step, loss=loss)) for loss in method.steps),
-        scan=pmap(
-            scan, in_axes=(0,) * 4 + (None,) * 2, donate_argnums=1, static_broadcasted_argnums=5
-        ),
+        scan=pmap_scan(scan, donate_argnums=1),
         collect=pmap(collect),
         count=pmap(count),
         num_counts=2 + len(method.predict_beside),

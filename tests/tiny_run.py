@@ -6,6 +6,7 @@ import numpy as np
 import optax
 from flax import linen as nn
 
+from spr_jax.backbones.layers import offer
 from spr_jax.backbones.network import make_network
 from spr_jax.devices import replicate
 from spr_jax.methods import Method
@@ -32,6 +33,7 @@ class Linear(nn.Module):
         mean = self.variable("batch_stats", "mean", jnp.zeros, flat.shape[1], jnp.float32)
         if train:
             mean.value = jax.lax.pmean(flat.mean(axis=0), "devices")
+        offer(self, images - mean.value[0])
         return Output(nn.Dense(CLASSES)(flat), flat - mean.value)
 
 

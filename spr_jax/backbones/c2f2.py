@@ -7,7 +7,7 @@ from flax import linen as nn
 from jax import Array
 
 from spr_jax.backbones.cpu_ops import max_pool
-from spr_jax.backbones.layers import ConvNorm, dense, norm
+from spr_jax.backbones.layers import ConvNorm, dense, norm, offer
 
 xavier_dense = partial(dense, kernel_init=nn.initializers.xavier_uniform())
 
@@ -30,6 +30,7 @@ class C2F2(nn.Module):
                 axis_name=self.axis_name,
             )
             images = max_pool(nn.relu(layer(images, train)))
+            offer(self, images)
         # Channels come last, not first as in PyTorch: the rows of the next weights are permuted.
         flat = images.reshape(len(images), -1)
         hidden = xavier_dense(128, flat.shape[1], dtype=self.dtype)(flat)

@@ -8,7 +8,7 @@ from flax import linen as nn
 from jax import Array
 
 from spr_jax.backbones.cpu_ops import Conv
-from spr_jax.backbones.layers import ConvNorm, bias_uniform, dense, fan_in_uniform
+from spr_jax.backbones.layers import ConvNorm, bias_uniform, dense, fan_in_uniform, offer
 
 
 class Layer(NamedTuple):
@@ -127,11 +127,14 @@ class InceptionResNetV2(nn.Module):
         )
         for _ in range(10):
             images = nn.relu(residual(images, BLOCK_35, 0.17))
+        offer(self, images)
         images = jnp.concatenate([branches(images, *MIXED_6A), halving_pool(images)], axis=-1)
         for _ in range(20):
             images = nn.relu(residual(images, BLOCK_17, 0.10))
+        offer(self, images)
         images = jnp.concatenate([branches(images, *MIXED_7A), halving_pool(images)], axis=-1)
         for _ in range(9):
             images = nn.relu(residual(images, BLOCK_8, 0.20))
         images = residual(images, BLOCK_8, 1.0)  # the last one without ReLU
+        offer(self, images)
         return branches(images, (Layer(1536),)).mean(axis=(1, 2))

@@ -44,6 +44,11 @@ class Network:
         output: Any = self.module.apply(self.variables, images, False)
         return output
 
+    def inspect(self, images: Array) -> tuple[Output, tuple[Array, ...]]:
+        """Eval-mode pass with the outputs of inner layers [b, d], first to last, means of maps."""
+        found: Any = self.module.apply(self.variables, images, False, mutable=["intermediates"])
+        return found[0], tuple(jax.tree.leaves(found[1]))
+
     @property
     def num_parameters(self) -> int:
         return sum(leaf.size for leaf in jax.tree.leaves(self.params))

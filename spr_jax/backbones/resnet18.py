@@ -6,7 +6,7 @@ from typing import Any
 from flax import linen as nn
 from jax import Array
 
-from spr_jax.backbones.layers import ConvNorm, dense
+from spr_jax.backbones.layers import ConvNorm, dense, offer
 
 
 class Block(nn.Module):
@@ -40,6 +40,8 @@ class ResNet18(nn.Module):
         options = dict(dtype=self.dtype, axis_name=self.axis_name)
         images = nn.relu(ConvNorm(self.width, **options)(images, train))
         for stage in range(4):
+            if stage:  # of the last one it would be the features
+                offer(self, images)
             for strides in (1 if stage == 0 else 2, 1):
                 images = Block(self.width * 2**stage, strides, **options)(images, train)
         return images.mean(axis=(1, 2))

@@ -5,7 +5,7 @@ from typing import Any
 from flax import linen as nn
 from jax import Array
 
-from spr_jax.backbones.layers import dense, norm
+from spr_jax.backbones.layers import dense, norm, offer
 
 
 class Linear(nn.Module):
@@ -44,7 +44,9 @@ class MLP(nn.Module):
     @nn.compact
     def __call__(self, inputs: Array, train: bool) -> Array:
         hidden = inputs.reshape(len(inputs), -1)
-        for _ in range(self.depth):
+        for layer in range(self.depth):
+            if layer:  # of the last one it would be the features
+                offer(self, hidden)
             hidden = dense(self.width, hidden.shape[1], dtype=self.dtype)(hidden)
             if self.batch_norm:
                 hidden = norm(self, train)(hidden)

@@ -8,7 +8,7 @@ from flax import linen as nn
 from jax import Array
 
 from spr_jax.backbones.cpu_ops import max_pool
-from spr_jax.backbones.layers import ConvNorm
+from spr_jax.backbones.layers import ConvNorm, offer
 
 STAGES = ((64, 2), (128, 2), (256, 4), (512, 4), (512, 4))  # width, number of convolutions
 
@@ -51,6 +51,7 @@ class VGG19BN(nn.Module):
             for _ in range(count):
                 images = nn.relu(ConvNorm(width, **options)(images, train))
             images = max_pool(images)
+            offer(self, images)
         # Channels come last, not first as in PyTorch: the rows of the next weights are permuted.
         hidden = adaptive_mean(images).reshape(len(images), -1)
         for _ in range(2):

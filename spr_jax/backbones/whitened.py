@@ -14,7 +14,7 @@ from flax import linen as nn
 from jax import Array, lax
 
 from spr_jax.backbones.cpu_ops import Conv, max_pool
-from spr_jax.backbones.layers import dense, fan_in_uniform, norm
+from spr_jax.backbones.layers import dense, fan_in_uniform, norm, offer
 from spr_jax.registry import lookup
 
 SIZES = {  # by the accuracy that they reach in 11, 10 and 15 epochs -> width of each group
@@ -75,7 +75,9 @@ class Whitened(nn.Module):
         bias = self.param("bias", nn.initializers.zeros, (2 * PATCH,), jnp.float32)
         images, kernel, bias = nn.dtypes.promote_dtype(images, kernel.value, bias, dtype=self.dtype)
         images = activate(convolve(images, kernel) + bias)
-        for width in self.widths or SIZES[self.size]:
+        for number, width in enumerate(self.widths or SIZES[self.size]):
+            if number:
+                offer(self, images)
             options = dict(dtype=self.dtype, axis_name=self.axis_name)
             images = Group(width, self.depth, self.activation, **options)(images, train)
         return self.scale * images.max(axis=(1, 2))

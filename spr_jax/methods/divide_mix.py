@@ -129,8 +129,12 @@ def sharpen(p, temperature):
 
 
 def small_loss(losses, visited):
-    """Probability of the component of small losses, which are brought to [0, 1] first; [N]."""
+    """Probability of the component of small losses, which are brought to [0, 1] first; [N].
+
+    Of examples that were not visited there is no loss; it is 0.
+    """
+    losses = losses[visited]
     low, high = losses.min(), losses.max()
     values = (losses - low) / jnp.maximum(high - low, 1e-12)
     probability = fit_two_gaussians(values).posterior(values)[:, 0]
-    return jnp.where(visited, probability, 0).astype(jnp.float32)
+    return jnp.zeros(len(visited), jnp.float32).at[visited].set(probability.astype(jnp.float32))

@@ -14,8 +14,6 @@ members are clean, so, up to a factor, the mean of this is that of CE over clean
 fifth of all other terms. Here all pairs of a batch stand for those that the paper draws.
 """
 
-import warnings
-
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
@@ -23,7 +21,7 @@ from jax import lax
 from spr_jax.devices import AXIS
 from spr_jax.losses import cross_entropy
 from spr_jax.methods.batch_masks import mean_over
-from spr_jax.methods.method import Method, expect
+from spr_jax.methods.method import Method, expect, warn_of_few
 from spr_jax.methods.whole_batch import whole
 
 FEWEST = 5  # examples of a class: among fewer, none is an outlier
@@ -53,6 +51,7 @@ def iter_nld(
     expect(contrast >= 0, "contrast", contrast, "0 or more")
 
     def init(labels, num_classes):
+        warn_of_few(labels, num_classes, FEWEST, "none of these counts as an outlier")
         return {
             "clean": jnp.ones(len(labels), bool),
             "suspicion": jnp.zeros(len(labels), jnp.float32),  # 1 - s
@@ -76,10 +75,6 @@ def iter_nld(
         for label in np.unique(labels):
             members = np.flatnonzero(epoch.visited & (labels == label))
             if len(members) < FEWEST:
-                warnings.warn(
-                    f"Some classes have fewer than {FEWEST} examples, none of them an outlier.",
-                    stacklevel=2,
-                )
                 continue
             newest = 1 - 1 / outlier_factor(features[members], neighbors)
             mean = (rounds * suspicion[members] + newest) / (rounds + 1)

@@ -9,6 +9,7 @@ reserved: `clean` [N] is logged as the selection, with its ranking in `suspicion
 numbers in the dict `selection`.
 """
 
+import warnings
 from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Any, NamedTuple
@@ -32,8 +33,9 @@ class Epoch(NamedTuple):
     record: Record  # [N, ...] each, as the steps recorded it
     visited: ArrayLike  # [N] bool; all, unless an incomplete last batch is dropped
     position: ArrayLike  # [N], place in the order of visits
-    # (averaged=False) -> logits and features [N, ...] that the first network has now, in eval mode,
-    # or its running average, if the run has one; takes a pass
+    # (averaged=False, inner=False) -> logits and features [N, ...] that the first network has now,
+    # in eval mode, or its running average, if the run has one; with `inner` also the outputs of its
+    # inner layers, as inner_0, inner_1 ...; takes a pass
     scan: Callable[..., Record] = dict
 
 
@@ -74,11 +76,14 @@ class Method(NamedTuple):
       on_top: for each view, an augmentation that follows the data set's own; empty for none.
       extra: a Flax module of features whose parameters are trained with each network's own, as
         `network.params["extra"]`; None for none. Stages without a restart share it.
+      goes_back: (memory after an epoch) -> whether the networks return to those at the end of the
+        epoch before, with which this one began; on the host. None: never.
       record_from: "train", or "scan" for an eval-mode pass after the epoch, which records the
         logits and features of the first network instead and the logits of a second as `logits_1`,
         or "inputs": the features are the vectors of the data set themselves.
       needs_truth: hand `init` the mask [N] of correct labels. For upper bounds only.
-      needs_features: hand `init` the number of features.
+      needs_widths: hand `init` the widths of the inner layers that the backbone offers and, last,
+        of its features.
       predict_beside: name -> function like `predict`, whose accuracy is logged beside that of
         `predict`, as test_top1_NAME.
     """
@@ -93,9 +98,10 @@ class Method(NamedTuple):
     num_views: int = 1
     on_top: tuple[str, ...] = ()
     extra: Any = None
+    goes_back: Callable[[Memory], bool] | None = None
     record_from: str = "train"
     needs_truth: bool = False
-    needs_features: bool = False
+    needs_widths: bool = False
     predict_beside: Mapping[str, Callable[..., Array]] = MappingProxyType({})
 
 
@@ -126,7 +132,17 @@ def expect(holds: bool, name: str, value: Any, what: str) -> None:
         raise ValueError(f"{name} is {value!r}; expected {what}.")
 
 
-def training_weights(labels: ArrayLike, num_classes: int, every: int = 10) -> Array:
+def warn_of_few(labels: ArrayLike, num_classes: int, fewest: int, consequence: str) -> None:
+    """Say what becomes of classes with few examples; from `init`, so that it is said once."""
+    few = np.flatnonzero(np.bincount(np.asarray(labels), minlength=num_classes) < fewest)
+    if few.size:
+        names = ", ".join(map(str, few[:5])) + " ..." * (few.size > 5)
+        warnings.warn(
+            f"The classes [{names}] have fewer than {fewest} examples: {consequence}.", stacklevel=3
+        )
+
+
+def training_weights(labels: ArrayLike, num_classes: int, every: int | Array = 10) -> Array:
     """Hold out every tenth example of a class: weights [N], 0 for those, equal else, mean 1."""
     ordinal = jnp.cumsum(jax.nn.one_hot(labels, num_classes, dtype=jnp.int32), axis=0)  # from 1
     ordinal = jnp.take_along_axis(ordinal, jnp.asarray(labels)[:, None], axis=1)[:, 0]

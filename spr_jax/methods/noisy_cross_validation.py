@@ -16,6 +16,7 @@ among them,
 Later on the remaining candidates are offered to them, too.
 """
 
+import warnings
 from functools import partial
 
 import jax.numpy as jnp
@@ -28,6 +29,7 @@ from spr_jax.methods.batch_masks import mean_over
 from spr_jax.methods.method import Method, Stage, expect, training_weights
 from spr_jax.methods.peers import SCORED, forward_all, taught_by_peer
 from spr_jax.methods.topofilter import is_lost
+from spr_jax.methods.whole_batch import common_key, own_part, whole
 
 CANDIDATE, SELECTED, DISCARDED = range(3)
 
@@ -101,7 +103,11 @@ def incv(
             most = int(min(2, noise_rate / (1 - noise_rate)) * agrees.sum())
             role[others[worst_first[:most]]] = DISCARDED
         if is_last:
-            role[is_lost(labels, role == SELECTED)] = SELECTED
+            lost = is_lost(labels, role == SELECTED)
+            role[lost] = SELECTED
+            if lost.any():  # once, as this is the last fold
+                names = np.unique(labels[lost]).tolist()
+                warnings.warn(f"Nothing of the classes {names} agrees: all is kept.", stacklevel=2)
         memory = memory | {"next_role": role.astype(np.int32), "noise_rate": noise_rate}
         memory["clean"] = role == SELECTED
         if half == 0:
@@ -116,7 +122,8 @@ def incv(
         role, rate, real = memory["role"][batch.index], memory["noise_rate"], batch.weights > 0
         first = add_from * jnp.where(symmetric & (rate <= 0.6), 1, 2)
         num_candidates, num_selected, _ = jnp.bincount(memory["role"], length=3)
-        offered = random.uniform(draw_key, role.shape) < num_selected / num_candidates / 2
+        draws = random.uniform(common_key(draw_key), whole(role).shape)  # for any devices alike
+        offered = own_part(draws) < num_selected / num_candidates / 2
         selected = real & (role == SELECTED)
         among = selected | (real & (role == CANDIDATE) & offered & (batch.epoch >= first))
         wrong = wrong_among_selected(rate, outputs[0].logits.shape[1] if symmetric else 2)

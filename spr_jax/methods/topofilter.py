@@ -9,14 +9,12 @@ https://arxiv.org/abs/2012.04835. Every few epochs, by the features that the net
 The network learns from C until the next time.
 """
 
-import warnings
-
 import jax.numpy as jnp
 import numpy as np
 
 from spr_jax.losses import cross_entropy
 from spr_jax.methods.batch_masks import mean_over
-from spr_jax.methods.method import Method, expect
+from spr_jax.methods.method import Method, expect, warn_of_few
 
 
 def topofilter(
@@ -45,7 +43,10 @@ def topofilter(
     expect(0 <= agreement <= 1, "agreement", agreement, "a fraction from 0 to 1")
 
     def init(labels, num_classes):
-        return {"clean": jnp.ones(len(labels), bool)}
+        kept = "if nothing of a class is selected, all of it is kept"
+        warn_of_few(labels, num_classes, graph_neighbors + 1, kept)
+        numbers = {"classes_kept_whole": jnp.float32(0)}
+        return {"clean": jnp.ones(len(labels), bool), "selection": numbers}
 
     def loss(networks, batch, memory, key):
         output, network = networks[0].forward(batch.images, key)
@@ -64,8 +65,10 @@ def topofilter(
         if epoch.number > warmup:  # else all were clean, and C is still empty
             core |= clean[seen]
         core[core] = wins_vote(features[core], labels[core], vote_neighbors, agreement)
-        clean[seen] = core | is_lost(labels, core)
-        return {"clean": clean}
+        lost = is_lost(labels, core)
+        clean[seen] = core | lost
+        numbers = {"classes_kept_whole": np.float32(len(np.unique(labels[lost])))}
+        return {"clean": clean, "selection": numbers}
 
     return Method(init, (loss,), revise)
 
@@ -102,11 +105,4 @@ def wins_vote(features, labels, count, agreement):
 
 def is_lost(labels, clean):
     """Mark the examples of classes without any clean one, [n]: these are kept as they are."""
-    lost = ~np.isin(labels, labels[clean])
-    if lost.any():
-        warnings.warn(
-            f"Nothing of the classes {np.unique(labels[lost]).tolist()} was selected, as "
-            "can happen to those of few examples; all of theirs are kept.",
-            stacklevel=2,
-        )
-    return lost
+    return ~np.isin(labels, labels[clean])

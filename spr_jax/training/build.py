@@ -43,7 +43,7 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
     stages = (Stage(method),) if isinstance(method, Method) else method
     count = len(dataset.train.labels)
     steps = num_steps(count, config.batch_size, drop_last=config.drop_last)
-    needs_features = any(stage.method.needs_features for stage in stages)
+    needs_widths = any(stage.method.needs_widths for stage in stages)
     return Run(
         dataset=dataset,
         stages=schedule_stages(config, stages, steps),
@@ -56,7 +56,7 @@ def make_run(config, dataset: Dataset | None = None) -> Run:
         manifest=manifest,
         validation=validation,
         members=members,
-        num_features=count_features(config, dataset) if needs_features else 0,
+        widths=layer_widths(config, dataset) if needs_widths else (),
     )
 
 
@@ -140,11 +140,15 @@ def make_module(config, dataset: Dataset) -> Classifier:
     return Classifier(backbone, dataset.num_classes)
 
 
-def count_features(config, dataset: Dataset) -> int:
-    """Width of the features that the backbone makes of the images."""
-    make = partial(make_module(config, dataset).init_with_output, train=False)
-    output, _ = jax.eval_shape(make, jax.random.key(0), blank_image(dataset))
-    return output.features.shape[1]
+def layer_widths(config, dataset: Dataset) -> tuple[int, ...]:
+    """Widths of the inner layers that the backbone offers and, last, of its features."""
+
+    def look(key, images):
+        output, inner = make_network(make_module(config, dataset), key, images).inspect(images)
+        return *inner, output.features
+
+    layers = jax.eval_shape(look, jax.random.key(0), blank_image(dataset))
+    return tuple(layer.shape[1] for layer in layers)
 
 
 def blank_image(dataset: Dataset) -> jax.Array:
@@ -166,8 +170,8 @@ def init_memory(run: Run, stage: ScheduledStage) -> Memory:
     train = run.dataset.train
     labels = np.asarray(train.labels, np.int32)
     init = partial(stage.method.init, labels, run.dataset.num_classes)
-    if stage.method.needs_features:
-        init = partial(init, num_features=run.num_features)
+    if stage.method.needs_widths:
+        init = partial(init, widths=run.widths)
     if not stage.method.needs_truth:
         return jax.device_get(init())
     if train.true_labels is None:

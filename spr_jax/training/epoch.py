@@ -5,7 +5,7 @@ that are replicated or spread where they are used.
 """
 
 from collections.abc import Callable, Iterator
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -33,6 +33,7 @@ class Progress(NamedTuple):
     best: dict[str, dict]  # metric -> row of the epoch that is best on it
     buffers: dict[str, Array]  # [devices, steps, b, ...], the record of this epoch so far
     losses: tuple[Array | np.ndarray, ...] = ()  # of each step of this epoch
+    earlier: tuple[Any, ...] = ()  # networks that the method may return to; on the host
 
     @property
     def steps_taken(self) -> int:
@@ -46,14 +47,20 @@ def data_on_devices(run: Run) -> tuple[Array | None, Array]:
 
 
 def empty_buffers(
-    run: Run, stage: ScheduledStage, state: TrainState, memory: Memory, *, of_scan: bool = False
+    run: Run,
+    stage: ScheduledStage,
+    state: TrainState,
+    memory: Memory,
+    *,
+    of_scan: bool = False,
+    inner: bool = False,
 ) -> dict[str, Array]:
     """Room for the record of an epoch, or of an eval-mode pass; `state` is replicated."""
     devices = jax.local_device_count()
     size = run.batch_size // (devices * jax.process_count())
     if of_scan:
         stage = stage._replace(method=stage.method._replace(record_from="scan"))
-    shapes = record_shapes(run, stage, state, replicate(memory), size)
+    shapes = record_shapes(run, stage, state, replicate(memory), size, inner)
 
     def zeros(leaf):
         return np.broadcast_to(
@@ -103,7 +110,7 @@ def scan_epoch(
     return progress._replace(buffers=_scan(program, run, progress, data, progress.buffers))
 
 
-def _scan(program, run, progress, data, buffers):
+def _scan(program, run, progress, data, buffers, inner=False):
     """Fill the buffers with what the first network has in eval mode."""
     stage, visits = run.stage_at(progress.epoch), visits_on_devices(run.visits(progress.epoch))
     index, _ = _on_devices(visits)
@@ -112,7 +119,8 @@ def _scan(program, run, progress, data, buffers):
         streamed = _decode(run, stage, visits, progress.epoch, 0, random_crops=False)
     for place in range(run.steps_per_epoch):
         images = data[0] if streamed is None else next(streamed)
-        buffers = program.scan(progress.state.networks, buffers, images, index, np.int32(place))
+        networks = progress.state.networks
+        buffers = program.scan(networks, buffers, images, index, np.int32(place), inner)
         if place % IN_FLIGHT == 0:
             jax.block_until_ready(buffers)
     return buffers
@@ -131,12 +139,12 @@ def finished_epoch(
     else:
         record = record_so_far(program, run, progress)
 
-    def scan(averaged=False):
+    def scan(averaged=False, inner=False):
         state = progress.state
         if averaged:
             state = state.replace(networks=state.evaluated)
-        empty = empty_buffers(run, stage, state, progress.memory, of_scan=True)
-        filled = _scan(program, run, progress._replace(state=state), data, empty)
+        empty = empty_buffers(run, stage, state, progress.memory, of_scan=True, inner=inner)
+        filled = _scan(program, run, progress._replace(state=state), data, empty, inner)
         return record_so_far(program, run, progress._replace(buffers=filled))
 
     return Epoch(

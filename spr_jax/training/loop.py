@@ -21,6 +21,7 @@ from spr_jax.io.signals import Stopped
 from spr_jax.methods.method import Memory
 from spr_jax.training.build import init_memory, init_state, make_run
 from spr_jax.training.checkpoint import Checkpoints
+from spr_jax.training.earlier import earlier_of, settle
 from spr_jax.training.epoch import (
     Progress,
     accuracy,
@@ -151,7 +152,8 @@ def begin(config, run: Run) -> Progress:
     """The first epoch with fresh networks."""
     stage = run.stages[0]
     state, memory = replicate(init_state(config, run)), init_memory(run, stage)
-    return Progress(0, state, memory, {}, empty_buffers(run, stage, state, memory))
+    earlier, buffers = earlier_of(stage.method, state), empty_buffers(run, stage, state, memory)
+    return Progress(0, state, memory, {}, buffers, earlier=earlier)
 
 
 def enter_stage(config, run: Run, progress: Progress) -> Progress:
@@ -167,8 +169,9 @@ def enter_stage(config, run: Run, progress: Progress) -> Progress:
         weights = (network.params for network in unreplicate(state.networks))
         fresh = replicate(tuple(map(stage.optimizer.init, weights)))
         state = dataclasses.replace(state, opt_states=fresh)
-    buffers = empty_buffers(run, stage, state, memory)
-    return progress._replace(state=state, memory=memory, buffers=buffers, losses=())
+    earlier, buffers = earlier_of(stage.method, state), empty_buffers(run, stage, state, memory)
+    progress = progress._replace(state=state, memory=memory, buffers=buffers, losses=())
+    return progress._replace(earlier=earlier)
 
 
 def one_epoch(
@@ -194,8 +197,10 @@ def one_epoch(
     progress = scan_epoch(program, run, progress, data)
     finished = finished_epoch(program, run, progress, data)
     memory = jax.device_get(stage.method.revise(before, finished, run.key("revise", epoch)))
+    state, earlier = settle(stage.method, progress.state, progress.earlier, memory)
+    progress = progress._replace(state=state, memory=memory, earlier=earlier)
     selected = time.perf_counter()
-    accuracies = evaluate(config, run, program, progress._replace(memory=memory))
+    accuracies = evaluate(config, run, program, progress)
     tested = time.perf_counter()
     row = {
         "epoch": epoch,
@@ -213,7 +218,7 @@ def one_epoch(
     for name in accuracies:
         if name.endswith("_top1") and row[name] > best.get(name, {name: -1})[name]:
             best = best | {name: row}
-    return progress._replace(epoch=epoch + 1, memory=memory, best=best, losses=()), row
+    return progress._replace(epoch=epoch + 1, best=best, losses=()), row
 
 
 def evaluate(config, run: Run, program: Program, progress: Progress) -> dict[str, float]:
@@ -274,6 +279,8 @@ def restore(config, run: Run, checkpoints: Checkpoints) -> Progress | None:
             memory = init_memory(run, earlier) | memory
     buffers = empty_buffers(run, stage, replicate(state), memory)
     like: dict[str, Any] = {"state": state, "memory": memory}
+    if stage.method.goes_back is not None:
+        like["earlier"] = state.networks, state.average
     if taken:
         count = len(run.dataset.train.labels)
         like["record"] = {
@@ -285,12 +292,14 @@ def restore(config, run: Run, checkpoints: Checkpoints) -> Progress | None:
     if taken:
         buffers = buffers_from_record(run, tree["record"], epoch)
     losses = tuple(tree["losses"]) if taken else ()
-    return Progress(epoch, replicate(tree["state"]), tree["memory"], meta["best"], buffers, losses)
+    found = Progress(epoch, replicate(tree["state"]), tree["memory"], meta["best"], buffers, losses)
+    return found._replace(earlier=tree.get("earlier", ()))
 
 
 def save(checkpoints: Checkpoints, run: Run, program: Program, progress: Progress) -> None:
     """Write a checkpoint; in the middle of an epoch, with the record so far."""
     tree = {"state": unreplicate(progress.state), "memory": progress.memory}
+    tree["earlier"] = progress.earlier
     if progress.steps_taken:
         tree["record"] = record_so_far(program, run, progress)
         tree["losses"] = _on_host(progress.losses)

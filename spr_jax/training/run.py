@@ -43,7 +43,7 @@ class Run(NamedTuple):
     validation: Split | None = None  # held out of the training data, with its noise
     members: np.ndarray | None = None  # [N], indices of the training data in the data set
     weights: np.ndarray | None = None  # [N], positive: how much each example counts; None: equally
-    num_features: int = 0  # of the backbone, if the method asks for it
+    widths: tuple[int, ...] = ()  # of the backbone's layers, if the method asks for them
 
     @property
     def is_streamed(self) -> bool:

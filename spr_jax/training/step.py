@@ -73,7 +73,7 @@ class Program(NamedTuple):
 
     # (state, buffers, memory, images, labels, index, weights, place, epoch, keys), one per kind
     steps: tuple[Callable, ...]
-    scan: Callable  # (networks, buffers, images, index, place) -> buffers
+    scan: Callable  # (networks, buffers, images, index, place, inner) -> buffers
     collect: Callable  # (buffers, index, weights) -> record in the order of the data set
     # (so_far, networks, memory, images, labels, weights) -> hits: top-1, top-5, then top-1 of
     # each prediction beside the method's own
@@ -108,9 +108,9 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
             buffers = _write(buffers, record, place)
         return state, buffers, value
 
-    def scan(networks, buffers, images, index, place):
+    def scan(networks, buffers, images, index, place, inner):
         pixels = images[0] if run.is_streamed else images[index[place]]
-        return _write(buffers, scanned(networks, normalized(pixels)), place)
+        return _write(buffers, scanned(networks, normalized(pixels), inner), place)
 
     def collect(buffers, index, weights):
         num_examples = len(dataset.train.labels)
@@ -140,24 +140,28 @@ def make_program(run: Run, stage: ScheduledStage) -> Program:
         ]
         return so_far + lax.psum(jnp.stack([hits[:, 0].sum(), hits.sum(), *beside]), AXIS)
 
-    def normalized(images):
-        return augment.normalise(images, dataset.mean, dataset.std)
-
+    normalized = partial(augment.normalise, mean=dataset.mean, std=dataset.std)
     pmap = partial(jax.pmap, axis_name=AXIS)
     pmap_step = partial(pmap, in_axes=(0,) * 7 + (None,) * 3, donate_argnums=(0, 1))
+    pmap_scan = partial(pmap, in_axes=(0,) * 4 + (None,) * 2, static_broadcasted_argnums=5)
     return Program(
         steps=tuple(pmap_step(partial(step, loss=loss)) for loss in method.steps),
-        scan=pmap(scan, in_axes=(0,) * 4 + (None,), donate_argnums=1),
+        scan=pmap_scan(scan, donate_argnums=1),
         collect=pmap(collect),
         count=pmap(count),
         num_counts=2 + len(method.predict_beside),
     )
 
 
-def scanned(networks: tuple[Network, ...], images: Array) -> dict[str, Array]:
-    """What an eval-mode pass records: logits and features of the first network, logits of peers."""
-    first, *peers = (network.predict(images) for network in networks)
-    return first._asdict() | {f"logits_{n}": peer.logits for n, peer in enumerate(peers, start=1)}
+def scanned(networks: tuple[Network, ...], images: Array, inner: bool = False) -> dict[str, Array]:
+    """What an eval-mode pass records: logits and features of the first network, logits of peers.
+
+    If asked, also the outputs of the first network's inner layers: inner_0, inner_1 ...
+    """
+    first, *peers = networks
+    output, layers = first.inspect(images) if inner else (first.predict(images), ())
+    found = output._asdict() | {f"inner_{n}": layer for n, layer in enumerate(layers)}
+    return found | {f"logits_{n}": net.predict(images).logits for n, net in enumerate(peers, 1)}
 
 
 def _write(buffers, record, place):
@@ -168,7 +172,14 @@ def _write(buffers, record, place):
     }
 
 
-def record_shapes(run: Run, stage: ScheduledStage, state: TrainState, memory: Memory, size: int):
+def record_shapes(
+    run: Run,
+    stage: ScheduledStage,
+    state: TrainState,
+    memory: Memory,
+    size: int,
+    inner: bool = False,
+):
     """Shapes of what a step records on each device; `state` and `memory` are replicated."""
     shape = (size, *run.dataset.train.images.shape[1:])
     views = tuple(jnp.zeros(shape, jnp.float32) for _ in range(stage.method.num_views))
@@ -179,7 +190,7 @@ def record_shapes(run: Run, stage: ScheduledStage, state: TrainState, memory: Me
         if stage.method.record_from == "inputs":
             return {}
         if stage.method.record_from == "scan":
-            return scanned(state.networks, batch.images)
+            return scanned(state.networks, batch.images, inner)
         how = {"optimizer": stage.optimizer, "loss": stage.method.steps[0], "ema": run.ema}
         return train_step(state, batch, memory, random.key(0), **how)[2]
 

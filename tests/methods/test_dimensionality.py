@@ -49,9 +49,9 @@ def after(method, dimensions, monkeypatch):
     """Memory after every epoch, for these dimensions of the features."""
     found = iter(dimensions)
     monkeypatch.setattr(dimensionality, "mean_dimension", lambda features, key: next(found))
-    memory, memories = method.init(np.zeros(8, int), 4), []
+    memory, memories = method.init(np.zeros(30, int), 4), []
     for number in range(len(dimensions)):
-        memory = revise(method, memory, {"features": np.zeros((8, 2))}, number=number)
+        memory = revise(method, memory, {"features": np.zeros((30, 2))}, number=number)
         memories.append(memory)
     return memories
 
@@ -70,6 +70,33 @@ def test_the_network_turns_when_the_dimension_rises(monkeypatch):
     assert not early[-1]["has_turned"]
 
 
+def test_it_returns_once_to_the_weights_before_the_expansion(monkeypatch):
+    course = [9.0, 8.0, 7.0, 7.5, 7.0, 9.0, 5.0, 20.0, 6.0]
+    for returns, expected in ((True, [5]), (False, [])):
+        method = d2l(warmup=2, window=3, horizon=10, returns=returns)
+        memories = after(method, course, monkeypatch)
+        assert [n for n, memory in enumerate(memories) if method.goes_back(memory)] == expected
+        assert [bool(memory["has_turned"]) for memory in memories] == [False] * 5 + [True] * 4
+
+
+@pytest.mark.parametrize("senseless", [0.0, np.nan])
+def test_epochs_before_the_first_dimension_are_not_the_lowest(monkeypatch, senseless):
+    """Or alpha would be zero for ever, and the first dimension an expansion."""
+    course = [senseless] * 4 + [6.0, 6.1, 6.0, 9.0]
+    memories = after(d2l(warmup=1, window=3, horizon=10), course, monkeypatch)
+    assert [bool(memory["has_turned"]) for memory in memories] == [False] * 7 + [True]
+    assert memories[-1]["lowest"] == 6
+    assert memories[-1]["alpha"] == pytest.approx(np.exp(-0.8 * 9 / 6))
+
+
+def test_fewer_examples_than_neighbors_are_named():
+    with pytest.warns(UserWarning, match="20 neighbors, and there are 20 examples"):
+        d2l().init(np.zeros(20, int), 4)
+    points = np.random.default_rng(0).standard_normal((20, 3)).astype(np.float32)
+    expected = np.mean(slow_dimension(points, 19))
+    assert mean_dimension(points, random.key(0)) == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("senseless", [0.0, -3.0, np.inf, np.nan])
 def test_a_dimension_without_a_sense_is_the_one_before(monkeypatch, senseless):
     memories = after(d2l(), [4.0, senseless], monkeypatch)
@@ -84,7 +111,7 @@ def test_equal_points_have_no_dimension():
 def test_the_target_mixes_label_and_prediction(alpha):
     logits, labels = draw_logits()
     method = d2l()
-    memory = method.init(labels, 4) | {"alpha": np.float32(alpha)}
+    memory = method.init(np.zeros(30, int), 4) | {"alpha": np.float32(alpha)}
     step = step_on_logits(method, logits, labels, memory)
     by_label, slope = slow_cross_entropy(logits[0], labels)
     by_own, own_slope = slow_cross_entropy(logits[0], logits[0].argmax(axis=1))

@@ -99,6 +99,15 @@ def test_small_losses_are_divided_from_large_ones():
     assert np.isfinite(small_loss(jnp.zeros(5), np.ones(5, bool))).all()
 
 
+def test_losses_of_examples_not_visited_do_not_count():
+    generator = np.random.default_rng(0)
+    losses = np.concatenate([generator.gamma(2, 0.1, 60), generator.normal(4, 0.5, 40)])
+    visited = np.arange(100) != 3
+    expected = small_loss(jnp.asarray(losses[visited]), visited[visited])
+    losses[3] = 1e3
+    np.testing.assert_array_equal(small_loss(jnp.asarray(losses), visited)[visited], expected)
+
+
 def test_each_network_is_judged_by_its_own_losses():
     method = divide_mix()[0].method
     labels = np.arange(N) % C

@@ -31,6 +31,7 @@ METHODS = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:The classes", "ignore:Dimension is measured")  # of few
 @pytest.mark.parametrize("name", METHODS)
 def test_step_is_finite_for_extreme_logits(name):
     method = METHODS[name]

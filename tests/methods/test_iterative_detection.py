@@ -7,6 +7,8 @@ from fakes import draw_logits, make_batch, make_linear, remember, revise, step_o
 from spr_jax.methods.iterative_detection import iter_nld, outlier_factor
 from spr_jax.methods.robust_loss import ce
 
+pytestmark = pytest.mark.filterwarnings("ignore:The classes")  # have few examples
+
 B, C = 12, 3
 
 
@@ -123,10 +125,12 @@ def test_a_class_of_few_examples_stays_clean_and_is_named():
     features, labels, _ = blobs()
     labels = np.where(np.arange(len(labels)) < 4, C, labels)
     method = iter_nld(warmup=1)
-    with pytest.warns(UserWarning, match="fewer than 5 examples"):
-        memory = revise(
-            method, method.init(labels, C + 1), {}, labels, scan=lambda: {"features": features}
-        )
+    scan = lambda: {"features": features}  # noqa: E731
+    with pytest.warns(UserWarning, match=r"classes \[3\] have fewer than 5 examples") as said:
+        memory = method.init(labels, C + 1)
+        for number in (0, 10):
+            memory = revise(method, memory, {}, labels, number=number, scan=scan)
+    assert len(said) == 1
     assert memory["clean"][:4].all() and not memory["clean"].all()
 
 

@@ -106,7 +106,7 @@ def test_with_two_classes_the_second_choice_counts():
 def test_a_class_of_which_nothing_is_selected_is_kept_in_the_end_and_named():
     *_, last = folds()
     predicted = np.where(LABELS == 2, 1, LABELS)
-    with pytest.warns(UserWarning, match=r"classes \[2\] was selected"):
+    with pytest.warns(UserWarning, match=r"classes \[2\] agrees"):
         memory = judge(last, last.init(LABELS, C), predicted)
     assert memory["clean"][LABELS == 2].all()
 

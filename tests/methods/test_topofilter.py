@@ -7,6 +7,8 @@ from fakes import draw_logits, remember, revise, slow_cross_entropy, step_on_log
 from spr_jax.methods.robust_loss import ce
 from spr_jax.methods.topofilter import largest_components, topofilter, wins_vote
 
+pytestmark = pytest.mark.filterwarnings("ignore:The classes")  # have few examples
+
 C = 3
 
 
@@ -106,13 +108,18 @@ def test_examples_not_visited_are_neither_neighbors_nor_judged():
     np.testing.assert_array_equal(clean[seen], filtered(features[seen], labels[seen]))
 
 
-def test_a_class_that_would_vanish_is_kept_and_named():
+def test_a_class_that_would_vanish_is_kept_and_named_once():
     features, labels, truth = blobs(flipped=0.0)
     labels = labels.copy()
     labels[[0, 40]] = C  # two examples of a fourth class, amid two others
-    with pytest.warns(UserWarning, match=r"classes \[3\] was selected"):
-        clean = filtered(features, labels)
-    assert clean[[0, 40]].all()
+    method, scan = topofilter(warmup=0, vote_neighbors=8), lambda: {"features": features}
+    with pytest.warns(UserWarning, match=r"classes \[3\] have fewer than 5") as said:
+        memory = method.init(labels, C + 1)
+        for number in (0, 5):
+            memory = revise(method, memory, {}, labels, number=number, scan=scan)
+            assert memory["clean"][[0, 40]].all()
+            assert memory["selection"]["classes_kept_whole"] == 1
+    assert len(said) == 1
 
 
 def test_a_step_learns_from_the_kept_alone():

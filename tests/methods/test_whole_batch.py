@@ -25,6 +25,8 @@ CASES = {  # title -> method, options, stage, kind of step
     "spr, CutMix, clean with noisy": ("spr", {"pairing": "clean_noisy"}, 0, 1),
     "spr, mixup": ("spr", {"mixing": "mixup"}, 0, 1),
     "divide_mix": ("divide_mix", {}, 1, 0),
+    "incv, teaching": ("incv", {"add_from": 0}, -1, 0),
+    "elr": ("elr", {}, 0, 0),
     "sop": ("sop", {}, 0, 0),
     "ssr": ("ssr", {"consistency": 0.0}, 0, 0),
     "spr, supervised": ("spr", {"divide_by_clean": True}, 0, 0),
@@ -44,6 +46,8 @@ def test_the_number_of_devices_changes_no_step(case):
     memory = jax.device_get(method.init(labels, C))
     if "clean" in memory:
         memory["clean"] = CLEAN
+    if "role" in memory:
+        memory["role"] = np.arange(N, dtype=np.int32) % 3
     for key in (7, 8, 9):  # a box may be empty
         alone, shared = (
             take_step(method, networks, batch, memory, kind=kind, devices=devices, key=key)

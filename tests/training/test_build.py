@@ -47,15 +47,17 @@ def test_a_method_that_needs_the_truth_gets_it_or_says_so():
         build.init_memory(blind, run.stages[0])
 
 
-def test_a_method_that_needs_the_number_of_features_gets_it():
+def test_a_method_that_needs_the_widths_of_layers_gets_them():
     config = digits_sym.get_config("rog")
     resolve(config)
     run = build.make_run(config)
     (kernel,) = (net.params["head"]["kernel"] for net in build.init_state(config, run).networks)
-    assert build.init_memory(run, run.stages[0])["slopes"].shape == kernel.T.shape
+    assert run.widths == (32, 64, len(kernel)) == (32, 64, 128)
+    memory = build.init_memory(run, run.stages[0])
+    assert [memory[f"layer_{n}"]["slopes"].shape[1] for n in range(3)] == [*run.widths]
     config = digits_sym.get_config("ce")
     resolve(config)
-    assert build.make_run(config).num_features == 0  # to find out takes a moment
+    assert build.make_run(config).widths == ()  # to find out takes a moment
 
 
 @pytest.mark.parametrize("preset", PRESETS)

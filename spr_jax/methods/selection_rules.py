@@ -38,6 +38,7 @@ class Selection(NamedTuple):
     clean: Array  # [N] bool
     suspicion: Array | None = None  # [N], larger is more suspect; None: the rule does not rank
     numbers: Mapping[str, Array] = MappingProxyType({})  # for the log, see `Rule.numbers`
+    transition: Array | None = None  # [c, c], P(given label | true class), from a noise model
 
 
 class Rule(NamedTuple):
@@ -45,7 +46,7 @@ class Rule(NamedTuple):
 
     choose: Callable[..., Selection]  # (features, labels, key, clean) -> Selection
     numbers: tuple[str, ...] = ()  # names of the numbers it logs
-    gives_probability: bool = False  # its suspicion is the probability that a label is wrong
+    models_noise: bool = False  # its suspicion is a probability, and it knows the transitions
 
 
 def share(
@@ -132,9 +133,11 @@ def noise_model(
             "estimated_noise": noise.rate[0],
             "expected_wrong_in_clean": jnp.mean(noise.wrong, where=clean),
         }
-        return Selection(clean, noise.wrong, numbers)
+        together = noise.confusion * jnp.bincount(labels, length=len(correct))[:, None]
+        transition = (together / jnp.maximum(together.sum(axis=0), 1e-6)).T
+        return Selection(clean, noise.wrong, numbers, transition)
 
-    return Rule(choose, ("estimated_noise", "expected_wrong_in_clean"), gives_probability=True)
+    return Rule(choose, ("estimated_noise", "expected_wrong_in_clean"), models_noise=True)
 
 
 def path(pca_dim: int = 64, penalty: str = "l21", num_penalties: int = 100) -> Rule:

@@ -71,6 +71,9 @@ def spr_training(
         weight = penalty_weight * growth if cutmix < 1 else 0
         clean = memory["clean"][batch.index]
         trust = memory["correct"][batch.index] if "correct" in memory else clean
+        transition = memory.get("transition")
+        if transition is not None:
+            trust = jnp.ones_like(trust)
         return supervised_step(
             networks,
             batch,
@@ -80,6 +83,7 @@ def spr_training(
             penalty=partial(penalty, q=penalty_q),
             penalized=penalized(trust),
             divide_by_clean=divide_by_clean,
+            transition=transition,
         )
 
     def mixed(networks, batch, memory, key):
@@ -111,8 +115,9 @@ def spr(
     """Scalable penalized regression: learn from the labels that the features explain.
 
     Args:
-      weights: learn from clean examples alone ("hard"), or from each in proportion to the
-        "probability" that its label is correct.
+      weights: learn from clean examples alone ("hard"), from each in proportion to the
+        "probability" that its label is correct, or from all by the "likelihood" of their labels,
+        given how often the noise model finds each class labeled as another.
       record_from: select by features of the training pass ("train"), of an eval-mode pass after
         the epoch ("scan"), or by the "inputs" themselves, where these are vectors. Those do not
         change, so the selection after the first epoch stays, or is refined once.
@@ -126,12 +131,13 @@ def spr(
     """
     rule = build(RULES, select)
     lookup({"train": None, "scan": None, "inputs": None}, record_from)
-    by_probability = lookup({"hard": False, "probability": True}, weights)
+    lookup(dict.fromkeys(("hard", "probability", "likelihood")), weights)
+    by_probability, by_likelihood = weights == "probability", weights == "likelihood"
     expect(
-        rule.gives_probability or not by_probability,
+        rule.models_noise or weights == "hard",
         "weights",
         weights,
-        f"'hard' with the rule {select['name']!r}, which gives no probabilities",
+        f"'hard' with the rule {select['name']!r}, which does not model the noise",
     )
     can_refine = by_probability and record_from == "inputs"
     expect(
@@ -145,6 +151,8 @@ def spr(
     def init(labels, num_classes):
         numbers = {name: jnp.float32(0) for name in rule.numbers}
         memory = trained.init(labels, num_classes) | {"selection": numbers}
+        if by_likelihood:  # at first every label is taken as it is
+            memory |= {"transition": jnp.eye(num_classes)}
         return memory | ({"correct": jnp.ones(len(labels))} if by_probability else {})
 
     def revise(memory, epoch, key):
@@ -156,8 +164,11 @@ def spr(
         if visit_order_defect:
             clean = clean[jnp.argsort(epoch.position)]
         memory = memory | {"clean": clean, "selection": dict(chosen.numbers)}
+        if by_likelihood:  # classes above the highest label have no transitions
+            seen, known = len(chosen.transition), jnp.asarray(memory["transition"])
+            memory |= {"transition": known.at[:seen, :seen].set(chosen.transition)}
         if by_probability:
-            memory = memory | {"correct": jnp.where(epoch.visited, 1 - chosen.suspicion, 0)}
+            memory |= {"correct": jnp.where(epoch.visited, 1 - chosen.suspicion, 0)}
         return memory if chosen.suspicion is None else memory | {"suspicion": chosen.suspicion}
 
     return trained._replace(init=init, revise=revise, record_from=record_from)

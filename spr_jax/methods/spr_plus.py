@@ -42,7 +42,7 @@ def spr_plus(
     by_inputs = lookup({"network": False, "inputs": True}, judge_by)
     by_probability = lookup({"hard": False, "probability": True}, weights)
     expect(
-        rule.gives_probability or not by_probability,
+        rule.models_noise or not by_probability,
         "weights",
         weights,
         f"'hard' with the rule {select['name']!r}, which gives no probabilities",

@@ -4,30 +4,49 @@
     mixed        two examples in one, by CutMix; a noisy example's target is its prediction
 
 lambda grows by a factor every epoch. As published, B is the size of the batch; with
-`divide_by_clean`, the number of examples that the term is over.
+`divide_by_clean`, the number of examples that the term is over. Where transitions T between classes
+are known, the supervised step may learn from all labels instead, by their likelihood,
+
+    likelihood   -1/B sum_i log sum_t p_it T_{t y_i}
 """
 
 import jax
 import jax.numpy as jnp
 from jax import lax, random
 
-from spr_jax.losses import cross_entropy
+from spr_jax.losses import cross_entropy, forward_corrected
 from spr_jax.methods.batch_masks import mean_over
 from spr_jax.methods.method import weighted_mean
 from spr_jax.methods.whole_batch import common_key, own_part, whole
 
 
-def supervised_step(networks, batch, clean, key, *, weight, penalty, penalized, divide_by_clean):
+def supervised_step(
+    networks,
+    batch,
+    clean,
+    key,
+    *,
+    weight,
+    penalty,
+    penalized,
+    divide_by_clean,
+    transition=None,
+):
     """Sum cross-entropy of the clean examples and the weighted sparse penalty of the penalized.
 
-    `clean` and `penalized` are masks, or weights from 0 to 1.
+    `clean` and `penalized` are masks, or weights from 0 to 1; a `transition` [c, c] takes the
+    likelihood of the labels in place of cross-entropy.
 
     The constant c^(1-q) that the released loss has for each noisy example carries no gradient and
     is left out.
     """
     output, network = networks[0].forward(batch.images, key)
     over = mean_over if divide_by_clean else _part_of_mean
-    loss = over(clean, cross_entropy(output.logits, batch.labels), batch.weights)
+    if transition is None:
+        each = cross_entropy(output.logits, batch.labels)
+    else:
+        each = forward_corrected(output.logits, batch.labels, transition)
+    loss = over(clean, each, batch.weights)
     loss += weight * over(penalized, penalty(output.logits), batch.weights)
     return loss, ((network,), {"features": output.features})
 

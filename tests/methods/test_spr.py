@@ -169,3 +169,47 @@ def test_rule_of_the_paper_is_the_default():
 def test_an_option_of_another_rule_is_refused(rule, name):
     with pytest.raises(ValueError, match=f"Unknown option '{name}'"):
         spr(select=rule)
+
+
+# By the likelihood of the labels
+
+BY_LIKELIHOOD = {"weights": "likelihood", "cutmix": 0.0, "penalty_weight": 0.0}
+MODEL = {"name": "noise_model", "pca_dim": 6}
+
+
+def test_the_likelihood_is_cross_entropy_of_all_labels_until_there_are_transitions():
+    images, labels = np.random.default_rng(0).normal(size=(8, 2, 2, 1)), np.arange(8) % 4
+    batch, networks = make_batch(images, labels), (make_linear(4, images),)
+    found = take_step(spr(select=MODEL, **BY_LIKELIHOOD), networks, batch)
+    log_p = jax.nn.log_softmax(networks[0].forward(batch.images, None)[0].logits)
+    np.testing.assert_allclose(found.loss, -np.mean(log_p[np.arange(8), labels]), rtol=1e-6)
+
+
+def test_transitions_are_those_of_the_noise_and_all_labels_count():
+    features, given, true, _ = make_epoch()
+    memory = select(features, given, MODEL, **BY_LIKELIHOOD)
+    drawn = np.zeros((4, 4))
+    np.add.at(drawn, (true, given), 1 / np.bincount(true)[true])
+    np.testing.assert_allclose(memory["transition"].sum(axis=1), 1, rtol=1e-5)
+    np.testing.assert_allclose(memory["transition"], drawn, atol=0.08)
+    assert not memory["clean"].all()
+
+    images = features[:, None, None, :]
+    batch, networks = make_batch(images, given), (make_linear(4, images),)
+    found = take_step(spr(select=MODEL, **BY_LIKELIHOOD), networks, batch, memory)
+    p = jax.nn.softmax(networks[0].forward(batch.images, None)[0].logits)
+    likelihood = np.sum(p * memory["transition"].T[given], axis=1)
+    np.testing.assert_allclose(found.loss, -np.mean(np.log(likelihood)), rtol=1e-5)
+
+
+def test_a_class_without_labels_keeps_its_place_among_the_transitions():
+    features, given, _, _ = make_epoch()
+    method = spr(select=MODEL, **BY_LIKELIHOOD)
+    memory = revise(method, method.init(given, 5), {"features": features}, given)
+    np.testing.assert_allclose(memory["transition"][4], [0, 0, 0, 0, 1])
+    assert memory["transition"][0, 0] < 0.9
+
+
+def test_a_rule_that_does_not_model_the_noise_has_no_likelihood():
+    with pytest.raises(ValueError, match="weights is 'likelihood'.*'share'"):
+        spr(select=SHARE, **BY_LIKELIHOOD)

@@ -41,12 +41,18 @@ def test_every_cell_can_be_run_and_has_a_folder_of_its_own(script, small, tmp_pa
 def test_the_fast_ablation_bounds_the_whole_method_by_the_true_clean_set():
     cells = table3_ablation.cells(table_options("--fast"))
     networks = {check_run(cell[0]).backbone.name for cell in cells.values()}
-    assert networks == {"whitened"} and len(cells) == 7 + 4 + 1
+    assert networks == {"whitened"} and len(cells) == 7 + 4 + 3
     whole = check_run(cells["noise_model", "CE + SPR + lq + CutMix"][0])
     bound = check_run(cells["noise_model", table3_ablation.BOUND][0])
     assert (whole.method.name, bound.method.name) == ("spr", "oracle")
     for field, value in bound.method.items():
         assert field == "name" or whole.method[field] == value, field
+    alone, likely = (
+        check_run(cells["noise_model", row][0]).method
+        for row in (table3_ablation.BOUND_ALONE, table3_ablation.LIKELIHOOD)
+    )
+    assert alone.cutmix == alone.penalty_weight == likely.cutmix == likely.penalty_weight == 0
+    assert likely.weights == "likelihood"
 
 
 def test_the_ablation_on_features_turns_every_part_on_and_off():

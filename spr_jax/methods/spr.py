@@ -69,11 +69,7 @@ def spr_training(
         growth = penalty_growth ** batch.epoch.astype(jnp.float32)
         # As released: no penalty where supervised steps are the first epoch's only.
         weight = penalty_weight * growth if cutmix < 1 else 0
-        clean = memory["clean"][batch.index]
-        trust = memory["correct"][batch.index] if "correct" in memory else clean
-        transition = memory.get("transition")
-        if transition is not None:
-            trust = jnp.ones_like(trust)
+        trust, transition = counted(memory, batch.index)
         return supervised_step(
             networks,
             batch,
@@ -100,6 +96,14 @@ def spr_training(
         choose_step=lambda epoch, draw: int(epoch > 0 and draw < cutmix),
         num_views=2 if cutmix > 0 else 1,
     )
+
+
+def counted(memory, index):
+    """How much each of these labels counts, and the transitions of their likelihood, if any."""
+    if "transition" in memory:
+        return jnp.ones(len(index)), memory["transition"]
+    known = memory["correct"] if "correct" in memory else memory["clean"]
+    return known[index], None
 
 
 @extends(spr_training)

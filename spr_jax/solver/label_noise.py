@@ -108,9 +108,8 @@ def label_noise(
 
 def rows_to_fit(n: int, num_classes: int) -> Array:
     """The rows that the models are fitted to, in random order, as the input's may matter."""
-    return jax.random.permutation(jax.random.key(0), n)[
-        : min(MOST_ROWS, MOST_SCORES // num_classes)
-    ]
+    order = jax.random.permutation(jax.random.key(0), n)
+    return order[: min(MOST_ROWS, MOST_SCORES // num_classes)]
 
 
 def fit_some(

@@ -41,7 +41,7 @@ def linear_scores(
     beta = lax.fori_loop(
         0,
         ROUNDS,
-        lambda _, beta: beta + RELAXATION * over_blocks(lambda q, y: cut(beta, q, y)[0] @ q.T),
+        lambda _, beta: beta + RELAXATION * over_blocks(lambda q, y: cut(y - beta @ q)[0] @ q.T),
         over_blocks(lambda q, y: y @ q.T),
     )
     over = basis, targets, jnp.asarray(blocks.fresh)
@@ -50,9 +50,8 @@ def linear_scores(
     return normalized(jax.vmap(blocks.join, in_axes=1)(scores))
 
 
-def cut(beta: Array, basis: Array, targets: Array) -> tuple[Array, Array]:
-    """Residuals [c, n] cut to CUT, and the factor by which each is shortened."""
-    residual = targets - beta @ basis
+def cut(residual: Array) -> tuple[Array, Array]:
+    """Residuals [c, n] cut to CUT, and the factor [n] by which each is shortened."""
     norms = jnp.sqrt(jnp.sum(residual**2, axis=0))
     shrink = jnp.minimum(1, CUT / jnp.maximum(norms, TINY))
     return residual * shrink, shrink
@@ -65,8 +64,13 @@ def leave_out(
     counts: Array,  # [n] bool
 ) -> tuple[Array, tuple[Array, Array]]:
     """Sum of the slopes v; the fit of each example, and -h_i / (1 - h_i) U_i with a minus."""
-    across = (len(targets) - 2) / (len(targets) - 1)  # along a cut residual the slope is zero
-    within, shrink = cut(beta, basis, targets)
-    slope = jnp.sum(jnp.where(shrink < 1, across * shrink, 1), where=counts)
+    within, shrink = cut(targets - beta @ basis)
+    slope = slope_of(shrink, len(targets), counts)
     leverage = jnp.sum(basis**2, axis=0)
     return slope, (beta @ basis, leverage / jnp.maximum(1 - leverage, 0.1) * within)
+
+
+def slope_of(shrink: Array, num_classes: int, counts: Array) -> Array:
+    """Sum of the slopes of the cut, of the rows that count."""
+    across = (num_classes - 2) / (num_classes - 1)  # along a cut residual the slope is zero
+    return jnp.sum(jnp.where(shrink < 1, across * shrink, 1), where=counts)

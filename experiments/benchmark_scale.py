@@ -77,7 +77,6 @@ class PeakMemory:
 
 def measure(folder: Path, how: str) -> dict:
     """Measure the detector in this process; print JSON."""
-    from spr_jax import find_label_errors
     from spr_jax.detection import find, streamed
 
     path_seconds, rounds = [], []
@@ -96,7 +95,7 @@ def measure(folder: Path, how: str) -> dict:
     with PeakMemory() as memory:
         for _ in range(1 if len(labels) > WARM_ROWS else 2):
             start = time.perf_counter(), time.process_time()
-            found = find_label_errors(folder / "features.npy", labels)
+            found = find.find_label_errors(folder / "features.npy", labels)
             seconds.append(time.perf_counter() - start[0])
             cpu.append(time.process_time() - start[1])
     suspect = ~found.clean
@@ -237,8 +236,8 @@ def main() -> None:
     parser.add_argument("--one", choices=["files", "memory", "cleanlab"], help=argparse.SUPPRESS)
     options = parser.parse_args()
     folder = Path(options.folder)
+    one_device_per_core()
     if options.one:
-        one_device_per_core()
         is_ours = options.one != "cleanlab"
         print(json.dumps(measure(folder, options.one) if is_ours else measure_cleanlab(folder)))
         return

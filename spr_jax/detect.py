@@ -2,7 +2,7 @@
 
     spr-detect --images=photos --out=found   # a folder for each class, or a labels.csv
     spr-detect --dataset=cifar10n --data_dir=DIR
-    spr-detect features.npy labels.csv --out=found
+    spr-detect features.npy labels.csv --out=found  # or a folder of .npy files; of any size
     spr-detect table.csv --label=COLUMN      # the other columns of numbers are the features
     spr-detect                               # scikit-learn's digits, 20 % of the labels corrupted
 
@@ -24,7 +24,7 @@ import numpy as np
 from spr_jax.detection.arguments import parse_arguments
 from spr_jax.detection.demo import digit_images, noisy_digits
 from spr_jax.detection.exports import check_exports, export
-from spr_jax.detection.find import find_label_errors
+from spr_jax.detection.find import find_label_errors, read_or_open
 from spr_jax.detection.options import DetectorOptions
 from spr_jax.detection.results import (
     describe_images,
@@ -43,9 +43,10 @@ from spr_jax.devices import (
     one_device_per_core,
 )
 from spr_jax.io import signals
-from spr_jax.io.arrays import read_features, read_labels, read_names
+from spr_jax.io.arrays import read_labels, read_names
 from spr_jax.io.atomic import check_folder
 from spr_jax.io.extras import needs_extra
+from spr_jax.io.rows import Rows
 from spr_jax.io.text import program_name
 from spr_jax.review.page import write_report
 
@@ -64,7 +65,7 @@ def load(options: argparse.Namespace, out: Path) -> UserData:
             names=options.id,
         )
     if options.features:
-        features, labels = read_features(options.features), read_labels(options.labels)
+        features, labels = read_or_open(options.features), read_labels(options.labels)
         root = Path(options.labels).parent
         return UserData(labels, features, read_names(options.labels), root=root)
     features, labels, true = noisy_digits()
@@ -96,7 +97,7 @@ def _load_images(options, out):
 
 def detect(
     data: UserData, labels: np.ndarray, options: argparse.Namespace, workdir: Path
-) -> tuple[Detection, np.ndarray]:
+) -> tuple[Detection, np.ndarray | Rows]:
     """Find the errors among these labels; return the features that they were found with, too."""
     detector = _criterion(options)._replace(progress=len(labels) > LONG)
     if data.features is not None:
@@ -158,10 +159,9 @@ def run(options: argparse.Namespace, out: Path) -> None:
         summary["self_test"] = {"share": options.self_test, **judged}
     try:
         write_results(found, data.labels, data.names, summary, out, data.unreadable)
-        taken = (data.features_from or {}).get("encoder", "")
-        shown = {"images": data.pictures, "images_key": data.pictures_key}
-        shown |= {"names": data.names, "source": taken}
-        write_report(out / "report.html", found, features, data.labels, **shown)
+        has_page = not isinstance(features, Rows)  # it needs all features in memory
+        if has_page:
+            _write_page(out, found, features, data)
         where = {"names": data.names, "root": data.root}
         exported = export(found, data.labels, options.export, out, **where)
     except OSError as error:
@@ -171,9 +171,19 @@ def run(options: argparse.Namespace, out: Path) -> None:
         print("\nWithout the flips:")
     print_summary(found, data.labels, summary, options.top, data.unreadable)
     print_truth(found, data)
-    print(f"\nWrote labels.csv, summary.json and the review page, report.html, to {out}.")
+    if has_page:
+        print(f"\nWrote labels.csv, summary.json and the review page, report.html, to {out}.")
+    else:
+        print(f"\nWrote labels.csv and summary.json to {out}; no review page of so many examples.")
     if exported:
         print(f"Exported {', '.join(map(str, exported))}.")
+
+
+def _write_page(out, found, features, data):
+    taken = (data.features_from or {}).get("encoder", "")
+    shown = {"images": data.pictures, "images_key": data.pictures_key}
+    shown |= {"names": data.names, "source": taken}
+    write_report(out / "report.html", found, features, data.labels, **shown)
 
 
 def main(arguments: list[str] | None = None) -> None:

@@ -111,6 +111,13 @@ def keep_freed_memory() -> None:
         mallopt(trim_threshold, 2**31 - 1)
 
 
+def return_freed_memory() -> None:
+    """Let the C library return to the system what has been freed; nothing where it is not glibc."""
+    trim = sys.platform == "linux" and getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim:
+        trim(0)
+
+
 def cache_programs(folder: str) -> None:
     """Let JAX keep compiled programs in a folder, for all runs of this process; "" for none."""
     import jax

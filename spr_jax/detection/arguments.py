@@ -36,7 +36,12 @@ def parse_arguments(arguments: list[str] | None = None) -> argparse.Namespace:
 
 def _add_data(group):
     add = group.add_argument
-    add("features", nargs="?", help=".npy, .npz or .csv, one row per example; or a table, --label")
+    add(
+        "features",
+        nargs="?",
+        help=".npy, .npz or .csv, one row per example, or a folder of .npy files in the order of "
+        "their names; .npy need not fit in memory. Or a table, with --label",
+    )
     add("labels", nargs="?", help=".npy, .npz or .csv, integers or class names")
     add("--label", **COLUMN, help="of the labels, if one table (.csv or .parquet) has everything")
     add("--features_columns", **COLUMN, help="of the features: A,B,... [all others of numbers]")

@@ -10,25 +10,27 @@ Arrays, tensors, frames or sparse matrices in (`io/inputs.py`), NumPy arrays out
 """
 
 import contextlib
-import math
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 from spr_jax.detection.error_control import flag_surest, is_explained, keep_cleanest
-from spr_jax.detection.options import DetectorOptions
+from spr_jax.detection.options import MAX_CLASSES_PER_GROUP, DetectorOptions, components_for
 from spr_jax.detection.progress import PATH_PROGRESS
 from spr_jax.detection.scaling import scale_if_better
+from spr_jax.detection.streamed import fit_streamed
 from spr_jax.detection.suspects import worth_a_look
 from spr_jax.detection.types import Detection, Noise, Promise
 from spr_jax.devices import device_mesh
+from spr_jax.io.arrays import read_features
 from spr_jax.io.inputs import SPARSE_COMPONENTS, check_features, check_labels
+from spr_jax.io.rows import Rows, open_rows
 from spr_jax.solver import Options, clean_set, plan_pieces
 from spr_jax.solver.label_noise import READING_WEIGHTS, label_noise
 
-MAX_PCA_DIM = 64
-MAX_CLASSES_PER_GROUP = 100
+IN_MEMORY = 2**29  # bytes of features in files, in single precision, beyond which they stay there
 
 
 def find_label_errors(
@@ -52,8 +54,10 @@ def find_label_errors(
 
     Args:
       features: one row for each example, from any network or descriptor: an array, a list, a
-        pandas frame, a PyTorch tensor, a column of a Hugging Face data set, a sparse matrix.
-        Columns are brought to one scale where that predicts the labels better.
+        pandas frame, a PyTorch tensor, a column of a Hugging Face data set, a sparse matrix. Or
+        files that need not fit in memory: the path of a .npy file, of a folder of them or a list of
+        paths, or a memory-mapped array. Beyond 0.5 GB they are read block by block, in some
+        seventy passes. Columns are brought to one scale where that predicts the labels better.
       labels: as given, possibly wrong: an array, a list, a pandas column, a tensor.
       max_noise_in_clean: upper bound on the fraction of wrong labels in the clean set, class by
         class; as many examples as possible are kept. `promise` says which classes can keep it.
@@ -70,7 +74,8 @@ def find_label_errors(
       classes_per_group: solve this many classes at a time, dissimilar ones together. None takes
         all of them, at most 100.
       seed: decides the random split into pieces; the whole data needs none.
-      progress: show how many examples have entered the path of the whole data.
+      progress: show how many examples have entered the path of the whole data; of files that are
+        read block by block, how far each pass is.
 
     Returns:
       A `Detection`: for every example whether it is clean, the probability that its label is
@@ -121,14 +126,6 @@ def sample_weights(
     return 1 - find_label_errors(features, labels, **options).error_probability
 
 
-def components_for(rows: int, *, num_classes: int) -> int:
-    """Number of principal components for this many rows.
-
-    sqrt(rows) / 2, at most MAX_PCA_DIM, but at least one per class.
-    """
-    return max(num_classes, min(math.isqrt(rows // 4), MAX_PCA_DIM))
-
-
 class Fitted(NamedTuple):
     """What is known of the labels before a criterion decides which are suspect."""
 
@@ -138,8 +135,29 @@ class Fitted(NamedTuple):
     codes: np.ndarray  # [N], given labels as positions in `classes`
 
 
+def read_or_open(path: str | Path) -> np.ndarray | Rows:
+    """Read a file, or a folder of .npy files; only open it if it is larger than IN_MEMORY."""
+    path = Path(path)
+    may_be_large = path.suffix.lower() == ".npy" and path.is_file()
+    if not path.is_dir() and not (may_be_large and path.stat().st_size > IN_MEMORY):
+        return read_features(path)
+    rows = open_rows(path)
+    assert rows is not None
+    return rows if rows.nbytes > IN_MEMORY else rows.read(0, len(rows))
+
+
 def fit_detector(features: Any, labels: Any, options: DetectorOptions) -> Fitted:
     """Check the input, solve the path and fit the noise model."""
+    rows = open_rows(features)
+    if rows is not None and rows.nbytes > IN_MEMORY:
+        path, model, classes, codes = fit_streamed(rows, labels, options)
+    else:
+        features = features if rows is None else rows.read(0, len(rows))
+        path, model, classes, codes = _fit_in_memory(features, labels, options)
+    return Fitted(path, model if is_explained(model) else _know_nothing(model), classes, codes)
+
+
+def _fit_in_memory(features, labels, options):
     most = max(SPARSE_COMPONENTS, options.pca_dim or 0, options.classes_per_group or 0)
     features = check_features(features, most)
     classes, codes = check_labels(labels, len(features))
@@ -150,8 +168,7 @@ def fit_detector(features: Any, labels: Any, options: DetectorOptions) -> Fitted
     dim = options.pca_dim or components_for(len(features), num_classes=num_together)
     dim = min(dim, max(len(features) // 2, 1))  # with more, an example explains its own label
     model = label_noise(features, codes, num_classes=len(classes), pca_dim=dim)
-    path, model = jax.device_get((path, model))
-    return Fitted(path, model if is_explained(model) else _know_nothing(model), classes, codes)
+    return *jax.device_get((path, model)), classes, codes
 
 
 def decide(fitted: Fitted, options: DetectorOptions) -> Detection:

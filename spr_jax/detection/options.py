@@ -1,7 +1,11 @@
 """Options of the detector, and their checks."""
 
+import math
 import numbers
 from typing import NamedTuple
+
+MAX_PCA_DIM = 64
+MAX_CLASSES_PER_GROUP = 100
 
 
 class DetectorOptions(NamedTuple):
@@ -39,3 +43,11 @@ class DetectorOptions(NamedTuple):
 
 
 DEFAULTS = DetectorOptions()
+
+
+def components_for(rows: int, *, num_classes: int) -> int:
+    """Number of principal components for this many rows.
+
+    sqrt(rows) / 2, at most MAX_PCA_DIM, but at least one per class.
+    """
+    return max(num_classes, min(math.isqrt(rows // 4), MAX_PCA_DIM))

@@ -1,7 +1,8 @@
 """The results of a detector in words, and as the files summary.json and labels.csv."""
 
 import csv
-from collections.abc import Mapping, Sequence
+import heapq
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,7 @@ from spr_jax.detection.user_data import Unreadable, UserData
 from spr_jax.io.atomic import replace_file, write_json
 from spr_jax.io.text import print_columns, shown
 
+ROWS = 100_000  # that are written at a time
 FEW = 3  # unreadable files that are named in the summary
 
 
@@ -205,18 +207,24 @@ def write_csv(path: Path, columns: Mapping[str, np.ndarray], others: Sequence[tu
 
     `others` are further rows, to be sorted in by the first column.
     """
-    texts = [
-        np.char.mod("%.6g", column) if column.dtype.kind == "f" else column
-        for column in columns.values()
-    ]
     # Python before 3.13 does not quote a lone carriage return, and reads it as the end of a line.
-    cells = [text.tolist() for text in texts if text.dtype.kind == "U"] + [*others]
-    returns = any("\r" in str(cell) for row in cells for cell in row)
+    names: list[Any] = [column for column in columns.values() if column.dtype.kind == "U"]
+    returns = any("\r" in str(cell) for row in [*names, *others] for cell in row)
     quoting: Any = csv.QUOTE_ALL if returns else csv.QUOTE_MINIMAL
-    rows = list(zip(*(column.tolist() for column in texts), strict=True))
-    if others:
-        rows = sorted([*rows, *others], key=lambda row: row[0])
+    rows: Any = [_cells(list(columns.values())), sorted(others)]
     with replace_file(path) as file:
         table = csv.writer(file, lineterminator="\n", quoting=quoting)
         table.writerow(columns)
-        table.writerows(rows)
+        table.writerows(heapq.merge(*rows, key=_first))
+
+
+def _first(row: Any) -> Any:
+    return row[0]
+
+
+def _cells(columns: list[np.ndarray]) -> Iterator[tuple]:
+    """Yield rows of cells, some at a time: as Python objects all would take much memory."""
+    for start in range(0, len(columns[0]), ROWS):
+        parts = [column[start : start + ROWS] for column in columns]
+        texts = [np.char.mod("%.6g", part) if part.dtype.kind == "f" else part for part in parts]
+        yield from zip(*(part.tolist() for part in texts), strict=True)

@@ -10,7 +10,7 @@ regression, while distances are made of them.)
 import numpy as np
 
 from spr_jax.detection.ridge import left_out
-from spr_jax.io.columns import scale_of
+from spr_jax.io.columns import Scale, scale_of
 from spr_jax.solver.kernel_scores import LEAST_WIDTH
 
 TRIAL_ROWS = 1000
@@ -25,14 +25,27 @@ def scale_if_better(
     labels: np.ndarray,  # [N], numbers of classes
 ) -> np.ndarray:
     """Return the features, with columns on one scale if that predicts the labels better."""
-    rows = np.random.default_rng(0).permutation(len(labels))[:TRIAL_ROWS]
-    sample, targets = features[rows], np.eye(labels.max() + 1)[labels[rows]]
+    rows = trial_rows(len(labels))
+    scale = better_scale(features[rows], np.eye(labels.max() + 1)[labels[rows]])
+    return features if scale is None else scale.apply(features)
+
+
+def trial_rows(count: int) -> np.ndarray:
+    """The rows that are asked, in random order."""
+    return np.random.default_rng(0).permutation(count)[:TRIAL_ROWS]
+
+
+def better_scale(
+    sample: np.ndarray,  # [n, d]
+    targets: np.ndarray,  # [n, c], one-hot
+) -> Scale | None:
+    """Return the one scale of the columns, or None where it does not predict the labels better."""
     scale, few = scale_of(sample), slice(KERNEL_ROWS)
     as_given, scaled = (
         left_out_error(each, targets) + left_out_error(lifted(each[few]), targets[few])
         for each in (sample, scale.apply(sample))
     )
-    return scale.apply(features) if scaled < BETTER * as_given else features
+    return scale if scaled < BETTER * as_given else None
 
 
 def lifted(features: np.ndarray) -> np.ndarray:

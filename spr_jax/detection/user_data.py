@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from spr_jax.io.rows import Rows
 from spr_jax.io.tables import read_columns
 
 
@@ -26,7 +27,7 @@ class UserData(NamedTuple):
     """The examples whose labels are judged."""
 
     labels: np.ndarray  # [N], as given
-    features: np.ndarray | None  # [N, d]; None: networks are to be trained
+    features: np.ndarray | Rows | None  # [N, d]; None: networks are to be trained
     names: np.ndarray | None = None  # [N]
     pictures: Any = None  # [N, h, w, channels], to be shown
     true: np.ndarray | None = None  # [N], where known

@@ -17,6 +17,7 @@ MAX_DENSE = 2**27  # entries; a larger sparse matrix is reduced to its principal
 # More than the detector looks at: 64, or one per class. On a random sparse matrix of slowly
 # falling variance the first 64 of 128 have .99999 of the variance of the exact ones.
 SPARSE_COMPONENTS = 128
+LARGEST = np.finfo(np.float32).max  # features must be below
 
 
 def feature_array(values: Any, components: int = SPARSE_COMPONENTS) -> np.ndarray:
@@ -82,19 +83,43 @@ def check_features(features, components: int = SPARSE_COMPONENTS) -> np.ndarray:
         )
     if features.size == 0:
         raise ValueError(f"Features are empty, of shape {features.shape}; expected some rows.")
-    # One number per row is enough to see what is not finite, without copying everything.
-    extreme = np.maximum(features.max(axis=1), -features.min(axis=1).astype(np.float64))
-    wrong = np.flatnonzero(~(extreme < np.finfo(np.float32).max))
-    if len(wrong):
+    extreme = extremes(features)
+    refuse_extreme(np.flatnonzero(~(extreme < LARGEST)))
+    return to_single(features, float(extreme.max()))
+
+
+def extremes(features: np.ndarray) -> np.ndarray:
+    """Return the largest absolute value of each row, which is not finite if any of its values is.
+
+    One number per row is enough to see that, without copying everything.
+    """
+    return np.maximum(features.max(axis=1), -features.min(axis=1).astype(np.float64))
+
+
+def refuse_extreme(rows: np.ndarray) -> None:
+    """Raise a ValueError if there are rows that hold what is not finite."""
+    if len(rows):
         raise ValueError(
-            f"{len(wrong)} rows of the features hold NaN or infinite values, the first at index "
-            f"{wrong[0]}; expected finite numbers (of at most 3e38): repair or drop these rows."
+            f"{len(rows)} rows of the features hold NaN or infinite values, the first at index "
+            f"{rows[0]}; expected finite numbers (of at most 3e38): repair or drop these rows."
         )
-    smallest = np.finfo(np.float64 if features.dtype == np.float64 else np.float32).tiny
-    scale = max(float(extreme.max()), float(smallest))  # zeros stay zeros
+
+
+def scale_to_divide_by(dtype: np.dtype, largest: float) -> float:
+    """Return the scale of features whose largest value this is; zeros stay zeros."""
+    return max(largest, float(np.finfo(np.float64 if dtype == np.float64 else np.float32).tiny))
+
+
+def to_single(
+    features: np.ndarray,  # [n, d]
+    largest: float,  # absolute value among all rows
+    mean: np.ndarray | None = None,  # [d], of all rows in double precision, if these are not all
+) -> np.ndarray:
+    """Return the features as float32, scaled to stay within single precision."""
+    scale = scale_to_divide_by(features.dtype, largest)
     if features.dtype == np.float64:  # a common offset would not survive single precision
         features = features / scale
-        features -= features.mean(axis=0)
+        features -= features.mean(axis=0) if mean is None else mean / scale
     elif not 1e-6 < scale < 1e6:  # squares must stay within single precision
         features = features / np.float32(scale)
     return features.astype(np.float32, copy=False)

@@ -13,6 +13,7 @@ leverage of example i, its residual in that fit is (y_i - f_i) / (1 - h_i). With
 some of them decide B, and the others are predicted with it, which leaves them out as well.
 """
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 import jax
@@ -53,21 +54,31 @@ def kernel_scores(components: Components, labels: Array, num_classes: int) -> Ar
     n = len(labels)
     coordinates = components.coordinates(n, max(min(MOST_DIMS, n // 4), 1))
     targets = jax.nn.one_hot(labels, num_classes, dtype=coordinates.dtype)
-    order = jax.random.permutation(jax.random.key(1), n)
-    landmarks = coordinates[order[:MOST_LANDMARKS]]
-    trial, trial_targets = coordinates[order[:TRIAL_ROWS]], targets[order[:TRIAL_ROWS]]
+    rows = rows_to_fit(n)
+    fitted, lift = fit_some(coordinates[rows], targets[rows])
+    if n == len(rows):  # nothing is left to predict
+        return normalized(jnp.zeros_like(targets).at[rows].set(fitted.left_out).T)
+    scores = predict(fitted, lift, coordinates)
+    return normalized(scores.at[rows].set(fitted.left_out).T)
+
+
+def rows_to_fit(n: int) -> Array:
+    """The rows that decide B, in random order."""
+    return jax.random.permutation(jax.random.key(1), n)[:FIT_ROWS]
+
+
+def fit_some(coordinates: Array, targets: Array) -> tuple[Fit, Lift]:
+    """Choose landmarks and width, and fit these rows, which come in random order."""
+    landmarks = coordinates[:MOST_LANDMARKS]
+    trial, trial_targets = coordinates[:TRIAL_ROWS], targets[:TRIAL_ROWS]
     squared = _squared_distances(trial, landmarks)
     nearby = -lax.top_k(-squared, min(NEIGHBOR, len(landmarks)))[0]
     usual = jnp.maximum(jnp.median(nearby[:, -1]), LEAST_WIDTH * squared.mean())
     widths = jnp.maximum(usual, jnp.finfo(usual.dtype).tiny) * jnp.array(WIDTHS, usual.dtype)
     errors = lax.map(lambda width: fit(trial, landmarks, width, trial_targets).error, widths)
     width = widths[jnp.argmin(errors)]
-    rows = order[:FIT_ROWS]
-    fitted = fit(coordinates[rows], landmarks, width, targets[rows])
-    if n == len(rows):
-        return normalized(jnp.zeros_like(targets).at[rows].set(fitted.left_out).T)
-    scores = predict(fitted, lift_from(coordinates[rows], landmarks, width), coordinates)
-    return normalized(scores.at[rows].set(fitted.left_out).T)
+    lift = lift_from(coordinates, landmarks, width)
+    return fit(coordinates, landmarks, width, targets), lift
 
 
 def normalized(scores: Array) -> Array:  # [c, N]
@@ -113,16 +124,21 @@ def fit(coordinates: Array, landmarks: Array, width: Array, targets: Array) -> F
 
 def predict(fitted: Fit, lift: Lift, coordinates: Array) -> Array:
     """Scores of examples that the fit did not see, [N, c], some rows at a time."""
-    m, blocks = len(lift.landmarks), blocks_of(len(coordinates))
-    by_kernel = lift.root @ fitted.weights[:m]
-    by_place = fitted.weights[m:] / lift.length
+    blocks, predict_rows = blocks_of(len(coordinates)), predictor(fitted, lift)
 
     def scores(start):
-        rows = lax.dynamic_slice_in_dim(coordinates, start, blocks.length)
-        return (_kernel(rows, lift) @ by_kernel + rows @ by_place + fitted.offset).T
+        return predict_rows(lax.dynamic_slice_in_dim(coordinates, start, blocks.length)).T
 
     found = lax.map(scores, jnp.asarray(blocks.starts))  # [blocks, c, rows]
     return jax.vmap(blocks.join, in_axes=1, out_axes=1)(found)
+
+
+def predictor(fitted: Fit, lift: Lift) -> Callable[[Array], Array]:
+    """A function from coordinates [n, p] to scores [n, c]."""
+    m = len(lift.landmarks)
+    by_kernel = lift.root @ fitted.weights[:m]
+    by_place = fitted.weights[m:] / lift.length
+    return lambda rows: _kernel(rows, lift) @ by_kernel + rows @ by_place + fitted.offset
 
 
 def lift_from(coordinates: Array, landmarks: Array, width: Array) -> Lift:

@@ -23,6 +23,7 @@ from spr_jax.solver.neighbor_scores import neighbor_scores
 from spr_jax.solver.noise_model import (
     JACKKNIFE_GROUPS,
     LITTLE,
+    Models,
     fit_models,
     logits_of,
     posterior,
@@ -87,51 +88,112 @@ def label_noise(
     """
     with jax.default_matmul_precision("highest"):
         scores = _views(features, labels, num_classes, pca_dim, lift)
-        order = jax.random.permutation(jax.random.key(0), len(labels))  # input order may matter
-        chosen = order[: min(MOST_ROWS, MOST_SCORES // num_classes)]
+        chosen = rows_to_fit(len(labels), num_classes)
         few = scores[..., chosen], labels[chosen]
-        little: Array | float = LITTLE
-        if lift:
-            little = jnp.maximum(usual_overlap(few[0][:2], few[1]), LEAST_LITTLE)
-        models = fit_models(*few, little, intervals=intervals)
-        wrongs = lax.map(
-            lambda model: _wrong(posterior(model, scores, labels), labels), models.readings
-        )
-        sampling: Array | int = 0
-        if intervals:
-            sampling = _jackknife(models.resampled, *few) * len(chosen) / len(labels)
-        answer = _reading(models, -1)
-        true, by_reading = posterior(answer, scores, labels), wrongs[-1:]
-        if intervals:
-            overlap = posterior(_reading(models, -2), scores, labels)
-            true = READING_WEIGHTS[0] * true + READING_WEIGHTS[1] * overlap
-            by_reading = wrongs[-1:-3:-1]
+        models, sampling = fit_some(*few, total=len(labels), intervals=intervals, lift=lift)
+        judged = judge(models, scores, labels)
 
     given = labels == jnp.arange(num_classes)[:, None]
     size = given.sum(axis=1)
-    least, most = wrongs.min(axis=0), wrongs.max(axis=0)
-    wrong = jnp.clip(_wrong(true, labels), least, most)  # a mean, but for rounding
-    rates = jnp.stack([_shares(each, labels, num_classes) for each in wrongs])
-    rate = _shares(wrong, labels, num_classes)
-    disagreement = jnp.abs(rates - rate).max(axis=0)
-    half = _half_width(wrong, labels, num_classes, sampling, disagreement)
-    contradicted = jnp.argmax(logits_of(answer, scores), axis=0) != labels
-    contradicted = _shares(contradicted.astype(wrong.dtype), labels, num_classes)
+    shares = jax.tree.map(lambda values: _shares(values, labels, num_classes), judged.summed)
+    confusion = (judged.true @ given.T / jnp.maximum(size, 1)).T
     return LabelNoise(
-        wrong=wrong,
-        by_reading=by_reading,
-        least=least,
-        most=most,
-        suggested=jnp.argmax(true, axis=0),
-        other=jnp.argmax(jnp.where(given, -1, true), axis=0),
-        rate=rate,
-        low=jnp.clip(rate - half, 0, 1),
-        high=jnp.clip(jnp.maximum(rate + half, contradicted), 0, 1),
-        disagreement=disagreement,
-        confusion=(true @ given.T / jnp.maximum(size, 1)).T,
+        **judged.found._asdict(),
+        **estimate(shares, size, sampling),
+        confusion=confusion,
         evidence=evidence_of(scores[:2].mean(axis=0), labels),
         left=models.left,
     )
+
+
+def rows_to_fit(n: int, num_classes: int) -> Array:
+    """The rows that the models are fitted to, in random order, as the input's may matter."""
+    order = jax.random.permutation(jax.random.key(0), n)
+    return order[: min(MOST_ROWS, MOST_SCORES // num_classes)]
+
+
+def fit_some(
+    scores: Array,  # [views, c, n], of these rows
+    labels: Array,  # [n]
+    *,
+    total: int,  # number of all rows
+    intervals: bool = True,
+    lift: bool = True,
+) -> tuple[Models, Array | int]:
+    """Fit the models to some rows; return the sampling variance of the rates of all, too."""
+    little: Array | float = LITTLE
+    if lift:
+        little = jnp.maximum(usual_overlap(scores[:2], labels), LEAST_LITTLE)
+    models = fit_models(scores, labels, little, intervals=intervals)
+    if not intervals:
+        return models, 0
+    return models, _jackknife(models.resampled, scores, labels) * len(labels) / total
+
+
+class Found(NamedTuple):
+    """Fields of `LabelNoise` that each row has."""
+
+    wrong: Array  # [n]
+    by_reading: Array  # [readings, n]
+    least: Array  # [n]
+    most: Array  # [n]
+    suggested: Array  # [n]
+    other: Array  # [n]
+
+
+class Summed(NamedTuple):
+    """Values of each row, or their means over all rows and over each class."""
+
+    wrongs: Array  # [models, n], by each of the models
+    wrong: Array  # [n]
+    variance: Array  # [n]
+    doubt: Array  # [n]
+    contradicted: Array  # [n]
+
+
+class Judged(NamedTuple):
+    found: Found
+    summed: Summed
+    true: Array  # [c, n], P(t | x, y)
+
+
+def judge(models: Models, scores: Array, labels: Array) -> Judged:
+    """Apply the models to rows, each on its own."""
+    wrongs = lax.map(
+        lambda model: _wrong(posterior(model, scores, labels), labels), models.readings
+    )
+    answer = _reading(models, -1)
+    true, by_reading = posterior(answer, scores, labels), wrongs[-1:]
+    if models.resampled is not None:
+        overlap = posterior(_reading(models, -2), scores, labels)
+        true = READING_WEIGHTS[0] * true + READING_WEIGHTS[1] * overlap
+        by_reading = wrongs[-1:-3:-1]
+    least, most = wrongs.min(axis=0), wrongs.max(axis=0)
+    wrong = jnp.clip(_wrong(true, labels), least, most)  # a mean, but for rounding
+    given = labels == jnp.arange(scores.shape[1])[:, None]
+    other = jnp.argmax(jnp.where(given, -1, true), axis=0)
+    contradicted = jnp.argmax(logits_of(answer, scores), axis=0) != labels
+    doubt = jnp.minimum(wrong, 1 - wrong)
+    return Judged(
+        Found(wrong, by_reading, least, most, jnp.argmax(true, axis=0), other),
+        Summed(wrongs, wrong, wrong * (1 - wrong), doubt, contradicted.astype(wrong.dtype)),
+        true,
+    )
+
+
+def estimate(shares: Summed, size: Array, sampling: Array | int) -> dict[str, Array]:
+    """Noise rates, of all labels and of each class of this size [c], with their intervals."""
+    rate = shares.wrong
+    disagreement = jnp.abs(shares.wrongs - rate).max(axis=0)
+    counts = jnp.append(size.sum(), jnp.maximum(size, 1))
+    half = DEVIATIONS * jnp.sqrt(sampling + shares.variance / counts) + 0.5 / counts
+    half = half + DISAGREEMENT_WEIGHT * disagreement + DOUBT_WEIGHT * shares.doubt
+    return {
+        "rate": rate,
+        "low": jnp.clip(rate - half, 0, 1),
+        "high": jnp.clip(jnp.maximum(rate + half, shares.contradicted), 0, 1),
+        "disagreement": disagreement,
+    }
 
 
 def _views(features, labels, num_classes, pca_dim, lift):
@@ -143,15 +205,6 @@ def _views(features, labels, num_classes, pca_dim, lift):
         views.append(kernel_scores(components, labels, num_classes))
         views.append(neighbor_scores(components, labels, num_classes))
     return jnp.stack(views)
-
-
-def _half_width(wrong, labels, num_classes, sampling, disagreement):
-    """Half of the width of each interval, [1 + c]."""
-    counts = jnp.append(len(labels), jnp.maximum(jnp.bincount(labels, length=num_classes), 1))
-    variance = _shares(wrong * (1 - wrong), labels, num_classes) / counts
-    doubt = _shares(jnp.minimum(wrong, 1 - wrong), labels, num_classes)
-    half = DEVIATIONS * jnp.sqrt(sampling + variance) + 0.5 / counts
-    return half + DISAGREEMENT_WEIGHT * disagreement + DOUBT_WEIGHT * doubt
 
 
 def _reading(models, number):
@@ -180,6 +233,8 @@ def _wrong(posterior, labels):
 
 def _shares(values, labels, num_classes):
     """Mean over all examples, then over each given class, [1 + c]."""
+    if values.ndim == 2:
+        return jnp.stack([_shares(each, labels, num_classes) for each in values])
     sums = jnp.zeros(num_classes, values.dtype).at[labels].add(values)
     size = jnp.bincount(labels, length=num_classes)
     return jnp.append(values.mean(), sums / jnp.maximum(size, 1))

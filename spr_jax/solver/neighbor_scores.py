@@ -9,6 +9,7 @@ more parts than a kernel of one width can follow, it sees what the regressions m
 examples some of them vote for all.
 """
 
+from collections.abc import Callable
 from functools import partial
 
 import jax
@@ -28,27 +29,45 @@ def neighbor_scores(components: Components, labels: Array, num_classes: int) -> 
     """Score each example by its neighbors, [c, N], of mean zero and unit mean square."""
     n = len(labels)
     coordinates = components.coordinates(n, max(min(MOST_DIMS, n // 4), 1))
-    voters = jax.random.permutation(jax.random.key(2), n)[:MOST_VOTERS]
+    voters = voters_among(n)
     place = jnp.full(n, -1).at[voters].set(jnp.arange(len(voters)))
     ballots = jax.nn.one_hot(labels[voters], num_classes, dtype=coordinates.dtype)
     theirs = coordinates[voters]
-    half_length = jnp.sum(theirs**2, axis=1) / 2
-    blocks = blocks_of(n)
+    blocks, nearest_to = blocks_of(n), nearest_voters(theirs)
 
     def count(start):
         mine = lax.dynamic_slice_in_dim(coordinates, start, blocks.length)
-        own = lax.dynamic_slice_in_dim(place, start, blocks.length)[:, None]
-        # Half the squared distance, up to the own length, which is the same for all voters.
-        nearness = mine @ theirs.T - half_length
-        nearness = jnp.where(own == jnp.arange(len(voters)), -jnp.inf, nearness)
-        nearest = lax.top_k(nearness, min(NEIGHBORS, len(voters) - 1))[1]
-        return ballots[nearest].sum(axis=1).T
+        own = lax.dynamic_slice_in_dim(place, start, blocks.length)
+        return ballots[nearest_to(mine, own)].sum(axis=1).T
 
     counted = lax.map(count, jnp.asarray(blocks.starts))  # [blocks, c, rows]
-    votes = jnp.log(jax.vmap(blocks.join, in_axes=1)(counted) + 0.5)
-    scores = normalized(votes - votes.mean(axis=0))
+    scores = normalized(scores_of(jax.vmap(blocks.join, in_axes=1)(counted)))
     has_places = jnp.ptp(coordinates, axis=0).max() > 0  # otherwise "nearest" means nothing
     return jnp.where(has_places, scores, 0)
+
+
+def voters_among(n: int) -> Array:
+    """The examples that vote, in random order."""
+    return jax.random.permutation(jax.random.key(2), n)[:MOST_VOTERS]
+
+
+def nearest_voters(theirs: Array) -> Callable[[Array, Array], Array]:
+    """A function from places [n, p], and which voter each is (or -1), to its nearest voters."""
+    half_length = jnp.sum(theirs**2, axis=1) / 2
+
+    def nearest_to(mine, own):
+        # Half the squared distance, up to the own length, which is the same for all voters.
+        nearness = mine @ theirs.T - half_length
+        nearness = jnp.where(own[:, None] == jnp.arange(len(theirs)), -jnp.inf, nearness)
+        return lax.top_k(nearness, min(NEIGHBORS, len(theirs) - 1))[1]
+
+    return nearest_to
+
+
+def scores_of(counted: Array) -> Array:
+    """Scores of counts of votes, [c, n] both, before they are normalized."""
+    votes = jnp.log(counted + 0.5)
+    return votes - votes.mean(axis=0)
 
 
 @partial(jax.jit, static_argnames=("num_classes", "neighbors"))

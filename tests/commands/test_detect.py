@@ -225,3 +225,49 @@ def test_the_program_is_called_what_the_user_typed(monkeypatch, capsys):
         parse_arguments(["--top=-1"])
     error = capsys.readouterr().err
     assert error.startswith("usage: spr-detect ") and "spr-detect: error: --top is -1" in error
+
+
+def test_features_larger_than_memory_stay_in_their_files(
+    tmp_path, monkeypatch, capsys, quick_detector
+):
+    features, labels = GOOD
+    parts = tmp_path / "parts"
+    parts.mkdir()
+    for number, part in enumerate(np.split(features, 2)):
+        np.save(parts / f"{number}.npy", part)
+    np.save(tmp_path / "labels.npy", labels)
+    arguments = [str(parts), str(tmp_path / "labels.npy"), f"--out={tmp_path / 'found'}"]
+    main(arguments)  # a small folder is read
+    assert (tmp_path / "found" / "report.html").exists()
+
+    monkeypatch.setattr("spr_jax.detection.find.IN_MEMORY", 0)
+    monkeypatch.setattr("spr_jax.detection.results.ROWS", 4)
+    arguments[-1] = f"--out={tmp_path / 'large'}"
+    main(arguments)
+    assert "no review page" in capsys.readouterr().out
+    assert [row["index"] for row in read_table(tmp_path / "large")] == list("012345")
+    assert not (tmp_path / "large" / "report.html").exists()
+
+    (parts / "1.npy").unlink()
+    np.save(parts / "1.npy", features[:, :3])
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    assert stopped.value.code == 2
+    assert "1.npy has 3 columns" in capsys.readouterr().err
+
+
+def test_a_full_disk_leaves_no_half_of_a_file(tmp_path, monkeypatch, capsys, quick_detector):
+    features, labels = GOOD
+    np.save(tmp_path / "features.npy", features)
+    np.save(tmp_path / "labels.npy", labels)
+
+    def full(columns):
+        yield (0,) * len(columns)
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("spr_jax.detection.results._cells", full)
+    out = tmp_path / "found"
+    with pytest.raises(SystemExit) as stopped:
+        main([str(tmp_path / "features.npy"), str(tmp_path / "labels.npy"), f"--out={out}"])
+    assert stopped.value.code == 2 and not list(out.iterdir())
+    assert "No space left on device" in capsys.readouterr().err

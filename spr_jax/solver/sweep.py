@@ -67,14 +67,14 @@ class Stream(NamedTuple):
                 here = np.flatnonzero(mine == group)
                 waiting[group].append((start + here, features[here], slot_of[labels[here]]))
                 while sum(len(part[0]) for part in waiting[group]) >= size:
-                    joined = [np.concatenate(parts) for parts in zip(*waiting[group], strict=True)]
-                    index, features, labels = (part[:size] for part in joined)
-                    yield filled(index, features, labels, size, group)
+                    joined = _joined(waiting[group])
                     waiting[group] = [tuple(part[size:] for part in joined)]
+                    first = (part[:size] for part in joined)
+                    yield _filled_up(first, size, group)
         for group, parts in enumerate(waiting):
-            index, features, labels = map(np.concatenate, zip(*parts, strict=True))
-            if len(index):
-                yield filled(index, features, labels, size, group)
+            last = _joined(parts)
+            if len(last[0]):
+                yield _filled_up(last, size, group)
 
     def _read(self, what):
         with tqdm(
@@ -104,6 +104,16 @@ def filled(index, features, labels, size, group=0) -> Block:
         features = np.pad(features, ((0, short), (0, 0)))
         labels = np.pad(labels, (0, short), constant_values=UNUSED)
     return Block(index, np.ascontiguousarray(features), labels.astype(np.int32), group)
+
+
+def _joined(parts):
+    """Join the arrays of the parts, one after the other."""
+    return [np.concatenate(arrays) for arrays in zip(*parts, strict=True)]
+
+
+def _filled_up(arrays, size, group):
+    index, features, labels = arrays
+    return filled(index, features, labels, size, group)
 
 
 def sweep(

@@ -19,10 +19,11 @@ half of a large class could pass for the mislabeled rest of a rare one.
 Features and labels alone cannot tell wrong labels near a border from classes that overlap there:
 both make P(y | x) flat, and the likelihood is the same. Where features are weak, examples are near
 a border everywhere, and T cannot be told from overlap either. So there are two readings. OVERLAP is
-cautious: every contradiction may be overlap, and an error by T costs MATRIX_COST, so that only
-errors which the labels speak for are left. In ANSWER classes overlap about as much as the places of
-their examples say (`overlap.py`): the mean entropy H of P(t | x) is free up to about that, costs
-OVERLAP_COST per nat from there to about MUCH, and nothing more beyond, where features are weak.
+cautious: every contradiction may be overlap, and an error by T costs up to MATRIX_COST, the more
+the classes overlap by their places, so that only errors which the labels speak for are left. In
+ANSWER classes overlap about as much as the places of their examples say (`overlap.py`): the mean
+entropy H of P(t | x) is free up to about that, costs OVERLAP_COST per nat from there to about MUCH,
+and nothing more beyond, where features are weak.
 `label_noise.py` gives the mean of both.
 """
 
@@ -47,7 +48,8 @@ MUCH = 0.6  # see above
 OVERLAP_COST = 0.15  # nats of likelihood per nat of entropy between them
 USUAL_EXPONENT = -0.5  # log k: errors near a border fall off about as the root of the odds
 BORDER_COST = 0.05  # nats of likelihood per example that is wrong for being near a border
-MATRIX_COST = 0.1  # and by T, in the reading which calls labels correct where it can
+MATRIX_COST = 0.1  # and by T, in the reading which calls labels correct where it can; less where
+# places say that classes hardly overlap: noise of 60 % in classes far apart passed for overlap
 SURPLUS_COST = 0.1  # of log(T[t, y] / T[t, t])^2 where it is above 0; more makes fits stop early
 JACKKNIFE_GROUPS = 8
 SAME_WEIGHT = 1.0  # prior precision of the difference between the views, in units of examples
@@ -249,7 +251,8 @@ def fit(
         cost += SURPLUS_COST * jnp.sum(surplus**2)
         correct = jnp.exp(jnp.diagonal(log_t))
         by_matrix = (1 - border) * (1 - correct @ jnp.exp(log_p))
-        cost += (1 - stage.overlap_cost) * MATRIX_COST * (weights @ by_matrix) / size
+        matrix_cost = MATRIX_COST * jnp.minimum(little / MUCH, 1)
+        cost += (1 - stage.overlap_cost) * matrix_cost * (weights @ by_matrix) / size
         return cost - (weights @ likelihood + log_prior(used)) / size
 
     tolerance = ROUGH_TOLERANCE if len(start.bias) > MANY_CLASSES else TOLERANCE

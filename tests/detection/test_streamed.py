@@ -172,4 +172,4 @@ def test_memory_does_not_grow_with_the_features(tmp_path):
     )
     assert done.returncode == 0, done.stderr
     megabytes, grown = map(float, done.stdout.split())
-    assert megabytes > 580 and grown < 0.25 * megabytes, (megabytes, grown)
+    assert megabytes > 580 and grown < 0.4 * megabytes, (megabytes, grown)

@@ -147,7 +147,7 @@ def test_share_within_pieces_is_kept_of_each_piece():
 
 def fix_noise(monkeypatch, rate, wrong=None):
     """Let the noise model say this: rates of all and of each class, errors of each example."""
-    noise = SimpleNamespace(rate=jnp.asarray(rate), wrong=wrong)
+    noise = SimpleNamespace(rate=jnp.asarray(rate), wrong=wrong, confusion=jnp.eye(len(rate) - 1))
     monkeypatch.setattr("spr_jax.methods.selection_rules.label_noise", lambda *_, **__: noise)
 
 

@@ -7,10 +7,10 @@
 Rate, momentum and decay are those of airbench (https://github.com/KellerJordan/cifar10-airbench)
 for batches of 256; no label smoothing, which would blur what the selection sees.
 
-Measured with --config.backbone.widths="(32, 64, 128)" --config.epochs=16, a quarter of this network:
-about 50 s an epoch on two cores with nothing else to do, and 85.85 % with plain training on labels
-of which 40 % are wrong (experiments/reports/table3_ablation_fast.md). The network as it is takes
-about four times as long; no run of it is finished.
+Measured with --config.backbone.widths="(32, 64, 128)" --config.epochs=16, a quarter of this
+network: about 50 s an epoch on two cores with nothing else to do, and 85.85 % with plain training
+on labels of which 40 % are wrong (experiments/reports/table3_ablation_fast.md). The network as it
+is takes about four times as long; no run of it is finished.
 """
 
 from configs import recipes
